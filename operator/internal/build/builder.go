@@ -3,11 +3,11 @@ package build
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/operator/internal/build/fault"
+	"github.com/naeel/sless/operator/internal/build/layout"
 )
 
 // Builder builds images for functions. Its methods return at once; [Service] is the implementation.
@@ -56,17 +56,8 @@ type Runtime struct {
 	// Image is the runtime's image, by digest.
 	Image string
 	// Language is the entry's language, which says how entrypoints and manifests are called.
-	Language Language
+	Language layout.Language
 }
-
-// Language is a programming language that sless knows the files of.
-type Language string
-
-// The languages.
-const (
-	Python Language = "python"
-	Node   Language = "node"
-)
 
 // Source is where code comes from. Exactly one field is set.
 type Source struct {
@@ -112,7 +103,7 @@ func (r Request) Key() string {
 		files, _ := json.Marshal(r.Source.Inline) // strings always encode, and maps are sorted
 		parts = append(parts, "inline", string(files))
 	}
-	return names.Hash(slices.Clip(parts)...)[:32]
+	return names.Hash(parts...)[:32]
 }
 
 // Phase says in what case a State is.
