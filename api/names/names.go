@@ -1,0 +1,119 @@
+// Package names gives every child object its name, labels and port: pure functions that operator, gateway and tests share.
+package names
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Namespaces of the platform.
+const (
+	// SystemNamespace holds operator, apiserver and gateway.
+	SystemNamespace = "sless-system"
+	// BuildNamespace holds build Jobs only.
+	BuildNamespace = "sless-build"
+	// FunctionNamespacePrefix begins the name of every namespace in which functions run.
+	FunctionNamespacePrefix = "sless-fn-"
+)
+
+// Labels on every child, naming its owner, which lives in another namespace.
+const (
+	KindLabel      = "sless.io/kind"
+	NamespaceLabel = "sless.io/namespace"
+	NameLabel      = "sless.io/name"
+	UIDLabel       = "sless.io/uid"
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	// ManagedBy is the value of ManagedByLabel, and the field manager of server-side applies.
+	ManagedBy = "sless"
+	// Finalizer removes children that owner references can't reach.
+	Finalizer = "sless.io/cleanup"
+)
+
+// Ports and header names that operator, gateway and runtimes agree on.
+const (
+	// Port is where a function listens, in its pod and on its Service.
+	Port = 8080
+	// PortName is that port's name.
+	PortName = "http"
+	// RevisionHeader is on every answer of /_sless/health and says which version of a function a pod is.
+	RevisionHeader = "Sless-Revision"
+	// PayloadHeader, set by the gateway, tells the runtime the shape of the event.
+	PayloadHeader = "Sless-Payload"
+	// OverloadHeader marks a 503 with which a runtime refused a call before the handler saw it.
+	OverloadHeader = "Sless-Overload"
+	// HealthPath answers 200 once the handler is loaded.
+	HealthPath = "/_sless/health"
+	// InvokePath calls the handler with the body's JSON as the event.
+	InvokePath = "/_sless/invoke"
+	// GatewayAudience is the audience of the token with which operator and apiserver call the gateway's internal listener.
+	GatewayAudience = "sless-gateway"
+)
+
+const maxLabel = 63
+
+// Cut returns name if it is at most max characters long, else its beginning, a hyphen and eight characters of a hash of all of
+// it. max must be at least 10.
+func Cut(name string, max int) string {
+	if len(name) <= max {
+		return name
+	}
+	return strings.TrimRight(name[:max-9], "-.") + "-" + Hash(name)[:8]
+}
+
+// Hash returns the SHA-256, in hex, of the parts, so that two different lists of parts never give the same text.
+func Hash(parts ...string) string {
+	encoded, _ := json.Marshal(parts) // a []string always encodes
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:])
+}
+
+// FunctionNamespace returns the namespace in which the functions of a user's namespace run.
+func FunctionNamespace(namespace string) string {
+	return Cut(FunctionNamespacePrefix+namespace, maxLabel)
+}
+
+// Child returns the name of an object made for name: name, a hyphen and suffix, at most 63 characters. A name that is cut keeps
+// its suffix and gets a hash, so that two different names never give one.
+func Child(name, suffix string) string {
+	return Cut(name, maxLabel-len(suffix)-1) + "-" + suffix
+}
+
+// Selector returns the labels by which the pods of one owner are selected.
+func Selector(kind, namespace, name string) map[string]string {
+	return map[string]string{KindLabel: kind, NamespaceLabel: namespace, NameLabel: name}
+}
+
+// Labels returns all labels of a child of the owner.
+func Labels(kind, namespace, name string, uid types.UID) map[string]string {
+	labels := Selector(kind, namespace, name)
+	labels[UIDLabel] = string(uid)
+	labels[ManagedByLabel] = ManagedBy
+	return labels
+}
+
+// Owner returns the kind, namespace and name of the owner that a child's labels name, and false when they name none.
+func Owner(labels map[string]string) (kind string, owner types.NamespacedName, ok bool) {
+	kind = labels[KindLabel]
+	owner = types.NamespacedName{Namespace: labels[NamespaceLabel], Name: labels[NameLabel]}
+	return kind, owner, kind != "" && owner.Namespace != "" && owner.Name != ""
+}
+
+// IngressHost returns the host under domain of one function: {function}-{namespace}-{hash}.{domain}, its first label at most 63
+// characters long.
+func IngressHost(namespace, name, domain string) string {
+	hash := Hash(namespace, name)[:8]
+	readable := name + "-" + namespace
+	if limit := maxLabel - 9; len(readable) > limit {
+		readable = strings.TrimRight(readable[:limit], "-")
+	}
+	return readable + "-" + hash + "." + domain
+}
+
+// FunctionPath returns the public path of a function.
+func FunctionPath(namespace, name string) string {
+	return "/fn/" + namespace + "/" + name
+}
