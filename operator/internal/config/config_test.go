@@ -28,7 +28,7 @@ func TestParseSetsDefaults(t *testing.T) {
 
 func TestParseNamesWhatIsWrong(t *testing.T) {
 	for name, test := range map[string]struct{ old, new, want string }{
-		"unknown field": {"externalURL:", "externalUrl:", "externalUrl"},
+		"unknown field": {"externalURL:", "externalAddress:", "externalAddress"},
 		"url":           {"https://functions.example.org/", "functions.example.org", "externalURL must be"},
 		"tag":           {"@sha256:0", ":v1", "runtimes[0].image must name the image by digest"},
 		"quantity":      {"checkImage: o", "checkImage: o, memory: lots", "build.memory must be a quantity"},
