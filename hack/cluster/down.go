@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/naeel/sless/hack/cluster/internal/node"
+	"github.com/naeel/sless/hack/cluster/internal/plan"
+)
+
+// order is the order in which the programs start; what is stopped first is what would otherwise restore what we remove.
+var order = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "containerd", "kubelet", "kube-proxy", "kube-router", "forward"}
+
+// stopOrder sorts names so that whoever depends on others is stopped before them, unknown ones first of all.
+func stopOrder(names []string) []string {
+	sorted := slices.Clone(names)
+	slices.SortStableFunc(sorted, func(a, b string) int { return rank(a) - rank(b) })
+	return sorted
+}
+
+func rank(name string) int {
+	i := slices.Index(order, name)
+	if i < 0 {
+		return -1
+	}
+	return len(order) - i
+}
+
+// keep is what down leaves in .dev: links into the cache, and logs to read afterwards.
+var keep = []string{"bin", "log"}
+
+// down ends the cluster of this work tree and removes its data.
+func down(ctx context.Context, a *app) error {
+	if a.external {
+		a.progress.Say("      the cluster of SLESS_KUBECONFIG is not ours to end; ending the port forwarder only")
+		return a.processes.Stop("forward")
+	}
+	if err := node.CheckRoot(); err != nil {
+		return err
+	}
+	unlock, err := lockMachine()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	current, err := owner()
+	if err != nil {
+		return err
+	}
+	if current == "" && a.anyAlive() {
+		current = a.place.Dev
+	}
+	if current != "" && current != a.place.Dev {
+		if _, err := os.Stat(current); err == nil && a.anyAlive() {
+			a.progress.Say("      the cluster on this machine is not of this work tree but of %s: leaving it alone", current)
+			return a.removeData()
+		}
+	}
+	if current != "" {
+		err := a.progress.Step("end the cluster", "", func() error { return a.clear(ctx, current) })
+		if err != nil {
+			return err
+		}
+	}
+	return a.removeData()
+}
+
+func (a *app) removeData() error {
+	entries, err := os.ReadDir(a.place.Dev)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, entry := range entries {
+		if !slices.Contains(keep, entry.Name()) {
+			failures = append(failures, os.RemoveAll(a.place.In(entry.Name())))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// status prints what runs.
+func status(ctx context.Context, a *app) error {
+	if a.external {
+		out, err := a.kubectl.Run(ctx, "get", "nodes,deployments", "-A")
+		a.progress.Say("cluster of SLESS_KUBECONFIG\n%s", out)
+		return err
+	}
+	current, err := owner()
+	if err != nil {
+		return err
+	}
+	if current == "" {
+		return errors.New("no cluster runs; start one with: make up")
+	}
+	if current != a.place.Dev {
+		a.progress.Say("the cluster on this machine belongs to %s", current)
+	}
+	var ended []string
+	for _, name := range order {
+		pid := a.processes.PID(name)
+		if pid == 0 {
+			ended = append(ended, name)
+			a.progress.Say("%-24s ended (log %s)", name, a.place.Log(name))
+			continue
+		}
+		a.progress.Say("%-24s running, process %d", name, pid)
+	}
+	if len(ended) > 0 {
+		return errors.New("not everything runs; mend it with: make up")
+	}
+	out, err := a.kubectl.Run(ctx, "get", "deployments", "-A")
+	a.progress.Say("\n%s", out)
+	a.progress.Say("kubeconfig  %s\ngateway     http://127.0.0.1:%s\napiserver   http://127.0.0.1:%s\nregistry    %s (accounts in %s)\nS3          %s (bucket %s)",
+		a.place.Kubeconfig(), gatewayPort(), apiserverPort(), plan.RegistryHost, a.place.In("credentials.json"), plan.S3Endpoint, plan.Bucket)
+	return err
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/naeel/sless/hack/cluster/internal/forward"
+	"github.com/naeel/sless/hack/cluster/internal/plan"
+	"github.com/naeel/sless/hack/cluster/internal/process"
+)
+
+func gatewayPort() string   { return variable("SLESS_GATEWAY_PORT", "8080") }
+func apiserverPort() string { return variable("SLESS_APISERVER_PORT", "8081") }
+
+func variable(name, fallback string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return fallback
+}
+
+func targets() []forward.Target {
+	return []forward.Target{
+		{LocalPort: gatewayPort(), Namespace: plan.SystemNamespace, Service: "gateway", Port: 8080},
+		{LocalPort: apiserverPort(), Namespace: plan.SystemNamespace, Service: "apiserver", Port: 8080},
+	}
+}
+
+// forward starts the forwarder in the background and waits until it listens.
+func (a *app) forward() error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(content)
+	spec := process.Spec{
+		Name: "forward", Args: []string{program, "forward"}, Log: a.place.Log("forward"), Version: hex.EncodeToString(sum[:8]),
+		Env: []string{
+			"SLESS_REPO=" + a.place.Repo, "SLESS_KUBECONFIG=" + plan.ExternalKubeconfig(),
+			"SLESS_GATEWAY_PORT=" + gatewayPort(), "SLESS_APISERVER_PORT=" + apiserverPort(),
+		},
+	}
+	started, err := a.processes.Ensure(spec)
+	if err != nil || !started {
+		return err
+	}
+	if a.external {
+		return nil // kubectl listens when the Service is there
+	}
+	return a.progress.Step("local ports "+gatewayPort()+" and "+apiserverPort(), spec.Log, a.awaitForwarder)
+}
+
+func (a *app) awaitForwarder() error {
+	deadline := time.Now().Add(30 * time.Second)
+	for _, target := range targets() {
+		for {
+			conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", target.LocalPort))
+			alive := a.processes.Alive("forward")
+			if err == nil {
+				conn.Close()
+			}
+			if err == nil && alive {
+				break
+			}
+			if !alive || time.Now().After(deadline) {
+				return fmt.Errorf("can't forward port %s; if another program has it, set SLESS_GATEWAY_PORT or SLESS_APISERVER_PORT", target.LocalPort)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// forwardPorts is the forwarder itself.
+func forwardPorts(ctx context.Context, a *app) error {
+	if a.external {
+		return forward.PortForward(ctx, a.kubectl, targets())
+	}
+	return forward.Serve(ctx, a.plane.Get, targets())
+}

@@ -1,0 +1,356 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/naeel/sless/hack/cluster/internal/plan"
+)
+
+// Sweep ends every container and takes away every mount, interface, chain, set and control group of the cluster whose folder is
+// dev, whatever state it is in. It goes on after a failure and reports all of them; what is not there is no failure.
+func (n Node) Sweep(ctx context.Context, dev string) error {
+	steps := []func() error{
+		endContainers,
+		endShims,
+		func() error { return unmount(dev) },
+		func() error { return removeLinks(ctx) },
+		func() error { return removeTables(ctx) },
+		func() error { return removeChains(ctx) },
+		func() error { return removeSets(ctx) },
+		removeCgroups,
+		func() error { return removeFiles(dev) },
+	}
+	var failures []error
+	for _, step := range steps {
+		failures = append(failures, step())
+	}
+	// Connections through Services that no longer exist would outlive them.
+	for _, flag := range []string{"-s", "-d"} {
+		_ = exec.CommandContext(ctx, "conntrack", "-D", flag, plan.PodCIDR).Run()
+	}
+	_ = exec.CommandContext(ctx, "conntrack", "-D", "-d", plan.ServiceCIDR).Run()
+	return errors.Join(failures...)
+}
+
+// CheckAlone refuses a machine on which another kubelet runs pods: two would share control groups, chains and ports.
+func (n Node) CheckAlone() error {
+	for _, tree := range cgroups() {
+		if pids := members(tree); len(pids) > 0 {
+			return fmt.Errorf("another Kubernetes runs pods on this machine (such as process %d in %s): the local cluster needs it to itself", pids[0], tree)
+		}
+	}
+	return nil
+}
+
+// cgroups are the trees that the kubelet makes, one for each controller on cgroup v1.
+func cgroups() []string {
+	trees, _ := filepath.Glob("/sys/fs/cgroup/*/kubepods") // the pattern is well formed
+	if unified := "/sys/fs/cgroup/kubepods"; isDir(unified) {
+		trees = append(trees, unified)
+	}
+	return trees
+}
+
+// endContainers kills what is in the pods' control groups, until nothing is.
+func endContainers() error {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		left := 0
+		for _, tree := range cgroups() {
+			for _, pid := range members(tree) {
+				left++
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d processes in containers do not end", left)
+		}
+	}
+}
+
+func members(tree string) []int {
+	var pids []int
+	_ = filepath.WalkDir(tree, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.Name() != "cgroup.procs" {
+			return nil // a group that vanishes meanwhile is what we want
+		}
+		data, _ := os.ReadFile(path)
+		for field := range strings.FieldsSeq(string(data)) {
+			if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+// endShims kills the containerd-shim processes that belong to our containerd, known by its address in their arguments.
+func endShims() error {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		pids := shims()
+		if len(pids) == 0 {
+			return nil
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("containerd-shim processes do not end: %v", pids)
+		}
+	}
+}
+
+func shims() []int {
+	var pids []int
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		args := strings.Split(string(data), "\x00")
+		if !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") || !slices.Contains(args, plan.ContainerdSocket()) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// unmount detaches every mount below the cluster's folders, the innermost first.
+func unmount(dev string) error {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, point := range slices.Backward(mountPoints(string(data), dev, plan.RunDir)) {
+		if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+			failures = append(failures, fmt.Errorf("unmount %s: %w", point, err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// mountPoints picks from a mountinfo text the mount points below the roots, in the order they were mounted.
+func mountPoints(mountinfo string, roots ...string) []string {
+	const pointField = 4
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	var points []string
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Fields(line)
+		if len(fields) <= pointField {
+			continue
+		}
+		point := unescape.Replace(fields[pointField])
+		for _, root := range roots {
+			if strings.HasPrefix(point, root+"/") {
+				points = append(points, point)
+			}
+		}
+	}
+	return points
+}
+
+// removeLinks deletes the bridge and the pods' interfaces on it.
+func removeLinks(ctx context.Context) error {
+	ports, _ := filepath.Glob("/sys/class/net/" + plan.Bridge + "/brif/*")
+	names := []string{plan.Bridge}
+	for _, port := range ports {
+		names = append(names, filepath.Base(port))
+	}
+	var failures []error
+	for _, name := range slices.Backward(names) {
+		if _, err := os.Stat("/sys/class/net/" + name); err != nil {
+			continue // a pod's interface goes away with its network namespace, at a time of its own
+		}
+		_, err := run(ctx, "ip", "link", "delete", name)
+		if _, gone := os.Stat("/sys/class/net/" + name); err != nil && gone == nil {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// removeTables deletes our own nftables table and those of kube-proxy.
+func removeTables(ctx context.Context) error {
+	if _, err := exec.LookPath("nft"); err != nil {
+		return nil
+	}
+	out, err := run(ctx, "nft", "list", "tables")
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line) // table ip kube-proxy
+		if len(fields) == 3 && (fields[2] == plan.NATTable || fields[2] == "kube-proxy") {
+			_, err := run(ctx, "nft", "delete", "table", fields[1], fields[2])
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// removeChains takes kube-router's rules out of iptables and leaves everybody else's in the order they had.
+func removeChains(ctx context.Context) error {
+	if _, err := exec.LookPath("iptables-save"); err != nil {
+		return nil
+	}
+	var failures []error
+	for _, family := range []string{"iptables", "ip6tables"} {
+		saved, err := run(ctx, family+"-save")
+		if err != nil {
+			continue // no such family in this kernel: no rules either
+		}
+		undo := undoChains(saved)
+		if undo == "" {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, family+"-restore", "--noflush")
+		cmd.Stdin = strings.NewReader(undo)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			failures = append(failures, fmt.Errorf("%s-restore: %w: %s", family, err, out))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// undoChains writes, for a text of iptables-save, the commands that delete the chains named KUBE-… and the rules that jump to
+// them, as input for iptables-restore --noflush.
+func undoChains(saved string) string {
+	const prefix = "KUBE-"
+	var out, table strings.Builder
+	var chains []string
+	for line := range strings.Lines(saved) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "*"):
+			table.Reset()
+			chains = nil
+			table.WriteString(line + "\n")
+		case strings.HasPrefix(line, ":"+prefix):
+			chain, _, _ := strings.Cut(line[1:], " ")
+			chains = append(chains, chain)
+		case strings.HasPrefix(line, "-A "+prefix):
+			// gone with its chain
+		case strings.HasPrefix(line, "-A ") && strings.Contains(line, " "+prefix):
+			table.WriteString("-D " + line[3:] + "\n")
+		case line == "COMMIT" && len(chains) > 0:
+			out.WriteString(table.String())
+			for _, chain := range chains {
+				out.WriteString("-F " + chain + "\n")
+			}
+			for _, chain := range chains {
+				out.WriteString("-X " + chain + "\n")
+			}
+			out.WriteString("COMMIT\n")
+		}
+	}
+	return out.String()
+}
+
+// removeSets destroys kube-router's IP sets.
+func removeSets(ctx context.Context) error {
+	if _, err := exec.LookPath("ipset"); err != nil {
+		return nil
+	}
+	out, err := run(ctx, "ipset", "list", "-name")
+	if err != nil {
+		return nil // a kernel without ipset has none
+	}
+	var failures []error
+	for name := range strings.FieldsSeq(out) {
+		if isRouterSet(name) {
+			_, err := run(ctx, "ipset", "destroy", name)
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func isRouterSet(name string) bool {
+	for _, prefix := range []string{"KUBE-", "kube-router-", "inet6:KUBE-", "inet6:kube-router-"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// removeCgroups removes the pods' control groups, children first; the last process may take a moment to leave.
+func removeCgroups() error {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for _, tree := range cgroups() {
+			var dirs []string
+			_ = filepath.WalkDir(tree, func(path string, entry os.DirEntry, err error) error {
+				if err == nil && entry.IsDir() {
+					dirs = append(dirs, path)
+				}
+				return nil
+			})
+			for _, dir := range slices.Backward(dirs) {
+				_ = syscall.Rmdir(dir)
+			}
+		}
+		left := cgroups()
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("control groups can't be removed: %v", left)
+		}
+	}
+}
+
+// removeFiles deletes what programs write outside the cluster's own folders.
+func removeFiles(dev string) error {
+	links, _ := filepath.Glob("/var/log/containers/*.log")
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, dev+"/") {
+			_ = os.Remove(link)
+		}
+	}
+	results, _ := filepath.Glob("/var/lib/cni/results/" + plan.CNINetwork + "-*")
+	for _, result := range results {
+		_ = os.Remove(result)
+	}
+	sockets, _ := filepath.Glob("/run/containerd/s/*")
+	for _, socket := range sockets {
+		removeDeadSocket(socket)
+	}
+	return nil
+}
+
+// removeDeadSocket deletes a shim's socket when nobody listens any more; another containerd's shims keep theirs.
+func removeDeadSocket(path string) {
+	conn, err := net.Dial("unix", path)
+	if err == nil {
+		conn.Close()
+		return
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		_ = os.Remove(path)
+	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

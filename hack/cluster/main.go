@@ -1,0 +1,72 @@
+// Command cluster makes, fills and removes the local Kubernetes cluster that sless is developed and tested on.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/naeel/sless/hack/cluster/internal/plan"
+)
+
+const usage = `usage: cluster COMMAND
+
+  up          everything: cluster, images, sless, sample functions
+  start       the cluster alone: Kubernetes, DNS, registry, object store
+  images      build and push the images of sless that changed
+  install     install sless from config/dev with those images
+  samples     apply the sample functions and call them
+  down        end the cluster and remove its data (kept: the cache of binaries and images)
+  status      what runs, and where to find it
+  kubeconfig  print the path of the kubeconfig
+  bin         only build the Kubernetes programs and link them into .dev/bin (for envtest)
+
+With SLESS_KUBECONFIG set, that cluster is used and none is made; images then go to SLESS_REGISTRY.
+SLESS_GATEWAY_PORT (8080) and SLESS_APISERVER_PORT (8081) are the local ports.
+`
+
+var commands = map[string]func(context.Context, *app) error{
+	"up":         up,
+	"start":      start,
+	"images":     buildImages,
+	"install":    installSless,
+	"samples":    samples,
+	"down":       down,
+	"status":     status,
+	"kubeconfig": kubeconfig,
+	"bin":        bin,
+	"forward":    forwardPorts, // runs in the background
+}
+
+func main() {
+	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
+		fmt.Fprint(os.Stderr, usage)
+		if len(os.Args) == 2 && slices.Contains([]string{"help", "-h", "--help"}, os.Args[1]) {
+			return
+		}
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1]); err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			fmt.Fprintln(os.Stderr, "interrupted; run the same again to go on")
+		} else {
+			fmt.Fprintf(os.Stderr, "\nFAILED: %v\n", err)
+		}
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, command string) error {
+	place, err := plan.Find()
+	if err != nil {
+		return err
+	}
+	return commands[command](ctx, newApp(place))
+}
