@@ -1,0 +1,66 @@
+package install
+
+import (
+	"context"
+	"io"
+	"regexp"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	tailLines = 40
+	// tailBytes is the most of a log that goes into a status.
+	tailBytes = 8 << 10
+	// readBytes is the most that is read to find that.
+	readBytes = 256 << 10
+)
+
+// logTail returns the end of a container's log without secrets, or the container's last message when there is no log any more.
+func (r *Runner) logTail(ctx context.Context, pod *corev1.Pod, container string) string {
+	if pod == nil {
+		return ""
+	}
+	options := &corev1.PodLogOptions{Container: container, TailLines: new(int64(tailLines)), LimitBytes: new(int64(readBytes))}
+	stream, err := r.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
+	if err != nil {
+		return ""
+	}
+	defer stream.Close()
+	text, _ := io.ReadAll(io.LimitReader(stream, readBytes)) // half a log is better than none
+	return Tail(string(text))
+}
+
+var secretPatterns = []struct {
+	pattern *regexp.Regexp
+	with    string
+}{
+	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s@'"]+@`), `${1}***@`},
+	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}`), `${1} ***`},
+	{regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:token|passw(?:or)?d|secret|api_?key|access_?key|credentials?|_auth)[a-z0-9_]*["']?\s*[=:]\s*["']?)[^\s"',;&]+`), `${1}***`},
+	{regexp.MustCompile(`\b(npm_|pypi-|ghp_|glpat-|AKIA)[A-Za-z0-9_-]{10,}`), `${1}***`},
+}
+
+var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[a-zA-Z]`)
+
+// Tail returns the last lines of a log as a status may have them: at most 8 KiB, no terminal codes, nothing that looks like a secret.
+func Tail(text string) string {
+	text = escapes.ReplaceAllString(strings.ToValidUTF8(text, "�"), "")
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, text)
+	for _, secret := range secretPatterns {
+		text = secret.pattern.ReplaceAllString(text, secret.with)
+	}
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	text = strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
+	if len(text) > tailBytes {
+		text = strings.ToValidUTF8(text[len(text)-tailBytes:], "")
+	}
+	return text
+}
