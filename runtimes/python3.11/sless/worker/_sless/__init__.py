@@ -1,0 +1,1 @@
+"""What the worker process is made of; the server shares `wire`."""
