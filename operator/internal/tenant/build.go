@@ -1,0 +1,153 @@
+package tenant
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
+	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
+
+	"github.com/naeel/sless/api/names"
+)
+
+// Names in and around a tenant's namespace.
+const (
+	// PullSecret is the Secret with which a tenant's pods pull their images.
+	PullSecret = "sless-pull"
+	// Role is the ClusterRole that says what the operator may do in a tenant's namespace.
+	Role = "sless-operator-tenant"
+	// Account is the operator's ServiceAccount in sless-system.
+	Account = "operator"
+
+	roleBinding   = "sless-operator"
+	networkPolicy = "sless-default"
+	// gatewayLabel is on the gateway's pods.
+	gatewayLabel = "app.kubernetes.io/name"
+	gatewayName  = "gateway"
+)
+
+// closedIPv4 and closedIPv6 are ranges that no function calls unless the configuration allows it: this network's own, the cluster's, and
+// the link's, where clouds keep their metadata.
+var (
+	closedIPv4 = []string{"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"}
+	closedIPv6 = []string{"::/127", "::ffff:0:0/96", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8"}
+)
+
+// nodeLocalDNS is the address at which Kubernetes' own DNS cache listens on a node, where there is one.
+const nodeLocalDNS = "169.254.20.10/32"
+
+func namespaceLabels(user, uid string) map[string]string {
+	labels := map[string]string{
+		names.ManagedByLabel: names.ManagedBy,
+		names.NamespaceLabel: user,
+		names.UIDLabel:       uid,
+	}
+	for _, mode := range []string{"enforce", "audit", "warn"} {
+		labels["pod-security.kubernetes.io/"+mode] = "restricted"
+	}
+	return labels
+}
+
+// newNamespace has its labels from the first moment: the admission policy lets the operator into namespaces that it labelled itself.
+func newNamespace(user *corev1.Namespace) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name:   names.FunctionNamespace(user.Name),
+		Labels: namespaceLabels(user.Name, string(user.UID)),
+	}}
+}
+
+// buildBoundaries returns what bounds the namespace made for a user's namespace, in the order in which it has to be written: the
+// operator's rights come first.
+func buildBoundaries(user, made, uid string, pullConfig []byte, allowed []string) []runtime.ApplyConfiguration {
+	return []runtime.ApplyConfiguration{
+		corev1ac.Namespace(made).WithLabels(namespaceLabels(user, uid)),
+		buildRoleBinding(made),
+		buildNetworkPolicy(user, made, allowed),
+		corev1ac.Secret(PullSecret, made).
+			WithLabels(ownLabels()).
+			WithType(corev1.SecretTypeDockerConfigJson).
+			WithData(map[string][]byte{corev1.DockerConfigJsonKey: pullConfig}),
+	}
+}
+
+func ownLabels() map[string]string {
+	return map[string]string{names.ManagedByLabel: names.ManagedBy}
+}
+
+func buildRoleBinding(made string) *rbacv1ac.RoleBindingApplyConfiguration {
+	return rbacv1ac.RoleBinding(roleBinding, made).
+		WithLabels(ownLabels()).
+		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(Role)).
+		WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(names.SystemNamespace).WithName(Account))
+}
+
+// buildNetworkPolicy lets the gateway and the tenant's own two namespaces in, and out what DESIGN calls the outside.
+func buildNetworkPolicy(user, made string, allowed []string) *networkingv1ac.NetworkPolicyApplyConfiguration {
+	own := []*networkingv1ac.NetworkPolicyPeerApplyConfiguration{inNamespace(user), inNamespace(made)}
+	gateway := inNamespace(names.SystemNamespace).
+		WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(map[string]string{gatewayLabel: gatewayName}))
+	outside := []*networkingv1ac.NetworkPolicyPeerApplyConfiguration{
+		addresses("0.0.0.0/0", closedIPv4...), addresses("::/0", closedIPv6...),
+	}
+	for _, cidr := range allowed {
+		outside = append(outside, addresses(cidr))
+	}
+	return networkingv1ac.NetworkPolicy(networkPolicy, made).
+		WithLabels(ownLabels()).
+		WithSpec(networkingv1ac.NetworkPolicySpec().
+			WithPodSelector(metav1ac.LabelSelector()).
+			WithPolicyTypes(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress).
+			WithIngress(networkingv1ac.NetworkPolicyIngressRule().
+				WithFrom(gateway).WithFrom(own...).
+				WithPorts(port(corev1.ProtocolTCP, names.Port))).
+			WithEgress(
+				networkingv1ac.NetworkPolicyEgressRule().
+					WithTo(inNamespace(metav1.NamespaceSystem), addresses(nodeLocalDNS)).
+					WithPorts(port(corev1.ProtocolUDP, 53), port(corev1.ProtocolTCP, 53)),
+				networkingv1ac.NetworkPolicyEgressRule().WithTo(own...),
+				networkingv1ac.NetworkPolicyEgressRule().WithTo(outside...),
+			))
+}
+
+func inNamespace(name string) *networkingv1ac.NetworkPolicyPeerApplyConfiguration {
+	return networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(
+		metav1ac.LabelSelector().WithMatchLabels(map[string]string{corev1.LabelMetadataName: name}))
+}
+
+func addresses(cidr string, except ...string) *networkingv1ac.NetworkPolicyPeerApplyConfiguration {
+	return networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR(cidr).WithExcept(except...))
+}
+
+func port(protocol corev1.Protocol, number int32) *networkingv1ac.NetworkPolicyPortApplyConfiguration {
+	return networkingv1ac.NetworkPolicyPort().WithProtocol(protocol).WithPort(intstr.FromInt32(number))
+}
+
+// readPullConfig returns the pull credentials. They are read each time: whoever changes them changes the file.
+func readPullConfig(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read pull credentials: %w", err)
+	}
+	if !json.Valid(text) {
+		return nil, fmt.Errorf("read pull credentials: %s is not JSON", path)
+	}
+	return text, nil
+}
+
+// digestOf stands for the objects' whole content.
+func digestOf(objects []runtime.ApplyConfiguration) (string, error) {
+	text, err := json.Marshal(objects)
+	if err != nil {
+		return "", fmt.Errorf("encode boundaries: %w", err)
+	}
+	return names.Hash(string(text)), nil
+}
