@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -100,18 +101,28 @@ func (r *Runner) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// Keys lists the keys of all Jobs there are.
-func (r *Runner) Keys(ctx context.Context) ([]string, error) {
+// Left is a Job that is there.
+type Left struct {
+	// Key is what it was made for.
+	Key string
+	// Namespace is the tenant's.
+	Namespace string
+}
+
+// List lists all Jobs there are, whoever made them.
+func (r *Runner) List(ctx context.Context) ([]Left, error) {
 	selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: map[string]string{names.ManagedByLabel: names.ManagedBy, componentLabel: component}})
 	jobs, err := r.client.BatchV1().Jobs(names.BuildNamespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, fmt.Errorf("list install Jobs: %w", err)
 	}
-	keys := make([]string, 0, len(jobs.Items))
+	left := make([]Left, 0, len(jobs.Items))
 	for _, job := range jobs.Items {
-		keys = append(keys, job.Name[len(JobName("")):])
+		if key, ok := strings.CutPrefix(job.Name, JobName("")); ok {
+			left = append(left, Left{Key: key, Namespace: job.Labels[names.NamespaceLabel]})
+		}
 	}
-	return keys, nil
+	return left, nil
 }
 
 // Progress is how far a Job is.

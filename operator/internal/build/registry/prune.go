@@ -33,6 +33,15 @@ func (r *Registry) Prune(ctx context.Context, namespace string, match func(tag s
 	return errors.Join(errs...)
 }
 
+// Delete deletes the image of one tag of a tenant's repository. It is harmless when there is none.
+func (r *Registry) Delete(ctx context.Context, namespace, tag string) error {
+	ref, err := name.NewTag(r.Repository(namespace)+":"+tag, r.nameOptions()...)
+	if err != nil {
+		return err
+	}
+	return r.delete(ctx, ref)
+}
+
 func (r *Registry) delete(ctx context.Context, tag name.Tag) error {
 	descriptor, err := remote.Head(tag, r.push(ctx)...)
 	if statusOf(err) == http.StatusNotFound {

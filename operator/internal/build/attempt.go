@@ -1,0 +1,257 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/build/archive"
+	"github.com/naeel/sless/operator/internal/build/fault"
+	"github.com/naeel/sless/operator/internal/build/install"
+	"github.com/naeel/sless/operator/internal/build/layout"
+	"github.com/naeel/sless/operator/internal/build/registry"
+	"github.com/naeel/sless/operator/internal/build/source"
+	"github.com/naeel/sless/operator/internal/config"
+)
+
+// Where the layers put their files; see runtimes/CONTRACT.md.
+const (
+	codeFolder     = "function/code"
+	manifestFolder = "manifests"
+)
+
+// Labels of images, beside registry.NamespaceUIDLabel. They keep two tags from ever sharing one digest, so that deleting an image by
+// its digest, the only way every registry knows, takes one tag.
+const (
+	functionLabel = "io.sless.function"
+	tagLabel      = "io.sless.tag"
+)
+
+// pipeline is the part of a build that runs in this process. One attempt leaves nothing behind but what it pushed, and finds what
+// an earlier one pushed.
+type pipeline struct {
+	config   config.Config
+	limits   archive.Limits
+	objects  *source.S3
+	registry *registry.Registry
+	checked  atomic.Bool // the registry was found fit
+}
+
+// outcome is how an attempt ended: with a result, or with dependencies that must be installed before the next.
+type outcome struct {
+	result  *Result
+	install *install.Spec
+}
+
+// attempt builds the image as far as it can. report is told of each step.
+func (p *pipeline) attempt(ctx context.Context, request Request, report func(Step)) (outcome, error) {
+	report(Fetching)
+	if err := p.checkRegistry(ctx); err != nil {
+		return outcome{}, err
+	}
+	if request.Source.Image != "" {
+		return p.resolve(ctx, request)
+	}
+	tree, closer, err := p.open(ctx, request)
+	if err != nil {
+		return outcome{}, err
+	}
+	defer closer.Close()
+	if err := checkEntrypoint(request, tree); err != nil {
+		return outcome{}, err
+	}
+	layer, err := p.layer(tree, codeFolder)
+	if err != nil {
+		return outcome{}, err
+	}
+	defer layer.Close()
+	return p.assemble(ctx, request, tree, layer, report)
+}
+
+// checkRegistry keeps anything from being pushed before the registry is known to be fit.
+func (p *pipeline) checkRegistry(ctx context.Context) error {
+	if p.checked.Load() {
+		return nil
+	}
+	if err := p.registry.Check(ctx); err != nil {
+		return err
+	}
+	p.checked.Store(true)
+	return nil
+}
+
+func (p *pipeline) resolve(ctx context.Context, request Request) (outcome, error) {
+	image, err := p.registry.Resolve(ctx, request.Source.Image, request.Owner.Namespace, request.NamespaceUID)
+	if err != nil {
+		return outcome{}, err
+	}
+	_, digest, _ := strings.Cut(image, "@")
+	return outcome{result: &Result{Image: image, SourceDigest: digest, BuiltAt: time.Now()}}, nil
+}
+
+// open reads the source. The tree can be read until the closer is closed.
+func (p *pipeline) open(ctx context.Context, request Request) (*archive.Tree, io.Closer, error) {
+	object := request.Source.S3
+	if object == nil {
+		tree, err := archive.FromFiles(request.Source.Inline, p.limits)
+		return tree, io.NopCloser(nil), err
+	}
+	wanted := source.Object{
+		Key: object.Key, Bucket: object.Bucket, Endpoint: object.Endpoint, Region: object.Region,
+		VersionID: object.VersionID, SHA256: object.SHA256, NamespaceUID: request.NamespaceUID,
+	}
+	if own := object.Credentials; own != nil {
+		wanted.AccessKeyID, wanted.SecretAccessKey = own.AccessKeyID, own.SecretAccessKey
+		if own.AccessKeyID == "" || own.SecretAccessKey == "" {
+			return nil, nil, fault.Terminal(v1alpha1.ReasonSourceNotFound, "the Secret that source.s3.secretName names has no accessKeyID or no secretAccessKey; add the key")
+		}
+	}
+	file, size, err := p.objects.Fetch(ctx, wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	tree, err := archive.FromZip(file, size, p.limits, layout.Entrypoints(request.Runtime.Language, request.Entrypoint))
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return tree, file, nil
+}
+
+func checkEntrypoint(request Request, tree *archive.Tree) error {
+	wanted := layout.Entrypoints(request.Runtime.Language, request.Entrypoint)
+	if slices.ContainsFunc(wanted, tree.Has) {
+		return nil
+	}
+	const shown = 5
+	found := tree.Paths()
+	more := ""
+	if len(found) > shown {
+		found, more = found[:shown], ", …"
+	}
+	return fault.Terminal(v1alpha1.ReasonSourceInvalid, "the entrypoint %s needs one of %s, and the source has none of them (it has %q%s); add the file, or correct spec.entrypoint",
+		request.Entrypoint, strings.Join(wanted, ", "), found, more)
+}
+
+func (p *pipeline) layer(tree *archive.Tree, folder string) (*registry.Layer, error) {
+	file, err := source.Spool(p.config.Build.SpoolDir)
+	if err != nil {
+		return nil, err
+	}
+	return registry.NewLayer(file, func(w io.Writer) error { return tree.WriteTar(w, folder) })
+}
+
+// assemble puts the code on the runtime, or on the runtime with the dependencies, unless that was done before.
+func (p *pipeline) assemble(ctx context.Context, request Request, tree *archive.Tree, layer *registry.Layer, report func(Step)) (outcome, error) {
+	diffID, err := layer.DiffID()
+	if err != nil {
+		return outcome{}, err
+	}
+	needs, err := p.dependencies(request, tree)
+	if err != nil {
+		return outcome{}, err
+	}
+	tag := functionTag(request, needs.key, diffID.String())
+	image, err := p.registry.Find(ctx, request.Owner.Namespace, tag)
+	if err != nil {
+		return outcome{}, err
+	}
+	if image == nil {
+		base := request.Runtime.Image
+		if needs.key != "" {
+			found, err := p.registry.Find(ctx, request.Owner.Namespace, dependencyPrefix+needs.key)
+			if err != nil {
+				return outcome{}, err
+			}
+			if found == nil {
+				return p.prepareInstall(ctx, request, needs, report)
+			}
+			base = found.Reference
+		}
+		report(Pushing)
+		if image, err = p.registry.Append(ctx, base, layer, request.Owner.Namespace, tag, imageLabels(request, tag)); err != nil {
+			return outcome{}, err
+		}
+	}
+	return outcome{result: &Result{Image: image.Reference, SourceDigest: diffID.String(), Size: image.Size, BuiltAt: time.Now()}}, nil
+}
+
+// needs is what a source wants installed; its key is empty when that is nothing.
+type needs struct {
+	key       string
+	manifests *archive.Tree
+}
+
+func (p *pipeline) dependencies(request Request, tree *archive.Tree) (needs, error) {
+	manifest, err := layout.FindManifest(request.Runtime.Language, tree)
+	if err != nil || manifest == nil {
+		return needs{}, err
+	}
+	manifests := tree
+	if !manifest.AllCode {
+		manifests = tree.Only(manifest.Files)
+	}
+	key, err := dependencyKey(request, manifest, manifests, p.config.Build)
+	return needs{key: key, manifests: manifests}, err
+}
+
+// prepareInstall pushes the image whose install step is run: the runtime with the manifests in it. So manifests of any size, and all
+// code where it is needed, come to the step by the way images go, and no object of the cluster holds them.
+func (p *pipeline) prepareInstall(ctx context.Context, request Request, wanted needs, report func(Step)) (outcome, error) {
+	report(Pushing)
+	layer, err := p.layer(wanted.manifests, manifestFolder)
+	if err != nil {
+		return outcome{}, err
+	}
+	defer layer.Close()
+	namespace, tag := request.Owner.Namespace, installerPrefix+wanted.key
+	installer, err := p.registry.Append(ctx, request.Runtime.Image, layer, namespace, tag, sharedLabels(request, tag))
+	if err != nil {
+		return outcome{}, err
+	}
+	destination := dependencyPrefix + wanted.key
+	return outcome{install: &install.Spec{
+		Key: wanted.key, Namespace: namespace, Base: request.Runtime.Image, Installer: installer.Reference,
+		Destination: p.registry.Repository(namespace) + ":" + destination, Labels: sharedLabels(request, destination), TimeoutSeconds: request.TimeoutSeconds,
+	}}, nil
+}
+
+// sharedLabels are the labels of an image that several functions may need: the same, whichever asks for it.
+func sharedLabels(request Request, tag string) map[string]string {
+	return map[string]string{registry.NamespaceUIDLabel: request.NamespaceUID, tagLabel: tag}
+}
+
+func imageLabels(request Request, tag string) map[string]string {
+	labels := sharedLabels(request, tag)
+	labels[functionLabel] = request.Owner.Name
+	return labels
+}
+
+// forget deletes images. With last, those that belong to no single function as well.
+func (p *pipeline) forget(ctx context.Context, owner Owner, last bool) error {
+	return p.registry.Prune(ctx, owner.Namespace, func(tag string) bool {
+		return tagOf(tag, owner.Name) || (last && dependencyTag(tag))
+	})
+}
+
+// forgetInstaller deletes the image of an install step that has ended.
+func (p *pipeline) forgetInstaller(ctx context.Context, namespace, key string) error {
+	return p.registry.Delete(ctx, namespace, installerPrefix+key)
+}
+
+// asFault returns why an attempt failed, in terms of its time limit where that was it.
+func asFault(ctx context.Context, err error, seconds int32) *fault.Error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		return fault.Terminal(v1alpha1.ReasonBuildTimeout, "fetching the source and pushing the image took longer than %d seconds; use less code, or raise spec.build.timeoutSeconds", seconds)
+	}
+	if errors.Is(err, registry.ErrAnonymousPush) {
+		return fault.Transient(v1alpha1.ReasonRegistryDenied, "%v", err)
+	}
+	return fault.As(err, v1alpha1.ReasonBuildFailed)
+}
+

@@ -1,0 +1,308 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/naeel/sless/operator/internal/build/archive"
+	"github.com/naeel/sless/operator/internal/build/dial"
+	"github.com/naeel/sless/operator/internal/build/install"
+	"github.com/naeel/sless/operator/internal/build/registry"
+	"github.com/naeel/sless/operator/internal/build/source"
+	"github.com/naeel/sless/operator/internal/config"
+)
+
+// Service is the Builder that works in this process and, for dependencies, in Jobs. What it knows is in memory only: the next process
+// finds what was built in the registry and what is being installed in the build namespace.
+type Service struct {
+	steps  steps
+	jobs   jobs
+	events *notifier
+	// fetches bounds what goes on in this process, installs the Jobs.
+	fetches, jobPlaces *queue
+
+	ctx  context.Context // ends all work
+	stop context.CancelFunc
+	all  sync.WaitGroup // every goroutine
+
+	mu       sync.Mutex // guards all below, and what is said to be guarded in work and installation
+	works    map[Owner]*work
+	installs map[string]*installation // by key
+}
+
+// steps is what a build does in this process.
+type steps interface {
+	checkRegistry(ctx context.Context) error
+	attempt(ctx context.Context, request Request, report func(Step)) (outcome, error)
+	forget(ctx context.Context, owner Owner, last bool) error
+	forgetInstaller(ctx context.Context, namespace, key string) error
+}
+
+// jobs is what a build does in the cluster.
+type jobs interface {
+	Ensure(ctx context.Context, spec install.Spec) error
+	Observe(ctx context.Context, key string, now time.Time) (install.Progress, error)
+	Delete(ctx context.Context, key string) error
+	List(ctx context.Context) ([]install.Left, error)
+}
+
+// New returns a Service for the platform's registry, object store and build namespace.
+func New(cfg config.Config, client kubernetes.Interface) (*Service, error) {
+	guard, err := dial.NewGuard(cfg.Network.AllowedHosts, cfg.Network.AllowedCIDRs)
+	if err != nil {
+		return nil, err
+	}
+	images, err := registry.New(cfg.Registry, guard)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := source.NewS3(cfg.ObjectStore, guard, cfg.Build.SpoolDir, cfg.Build.MaxArchiveBytes)
+	if err != nil {
+		return nil, err
+	}
+	local := &pipeline{
+		config:   cfg,
+		limits:   archive.Limits{Files: cfg.Build.MaxFiles, Bytes: cfg.Build.MaxUnpackedBytes},
+		objects:  objects,
+		registry: images,
+	}
+	return newService(local, install.NewRunner(client, cfg), cfg.Build.MaxConcurrent), nil
+}
+
+func newService(local steps, remote jobs, places int) *Service {
+	s := &Service{
+		steps: local, jobs: remote, events: newNotifier(),
+		fetches: newQueue(places), jobPlaces: newQueue(places),
+		works: map[Owner]*work{}, installs: map[string]*installation{},
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// Start implements the manager's Runnable: it works until ctx ends, and ends with an error when the registry is not fit. Jobs that run
+// then go on running, for the next process to find.
+func (s *Service) Start(ctx context.Context) error {
+	defer s.all.Wait()
+	defer s.stop()
+	s.all.Go(func() { s.events.run(s.ctx.Done()) })
+	s.all.Go(s.sweep)
+	for {
+		err := s.steps.checkRegistry(ctx)
+		if errors.Is(err, registry.ErrAnonymousPush) {
+			return err
+		}
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+		logger().Info("The registry can't be asked for its rights yet; builds wait", "cause", err.Error())
+		sleep(ctx, checkEvery)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// NeedLeaderElection says that one replica of the operator builds.
+func (s *Service) NeedLeaderElection() bool { return true }
+
+const (
+	checkEvery = 5 * time.Second
+	// sweepEvery is how often Jobs that nobody asks for are looked for. One that is found twice in a row goes.
+	sweepEvery = time.Minute
+	// cleanUpFor is how long taking something away may take.
+	cleanUpFor = 30 * time.Second
+)
+
+// Events implements Builder.
+func (s *Service) Events() <-chan Owner { return s.events.out }
+
+// Ensure implements Builder.
+func (s *Service) Ensure(_ context.Context, request Request) State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := request.Key()
+	current := s.works[request.Owner]
+	if current == nil || current.key != key {
+		current = s.start(request.Owner, key, func(w *work) { s.run(w) })
+		current.state = State{Phase: Building, Step: Queued, Started: time.Now()}
+	}
+	if current.state.Phase != Done {
+		current.request = request // what is not in the key may be new
+	}
+	state := current.state
+	if state.Step == Queued && current.ticket != nil {
+		state.Position = s.fetches.position(current.ticket)
+	}
+	return state
+}
+
+// Forget implements Builder.
+func (s *Service) Forget(owner Owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if current := s.works[owner]; current != nil && current.key != removal {
+		current.cancel()
+		current.key = forgotten
+		if isClosed(current.done) {
+			delete(s.works, owner)
+		}
+	}
+}
+
+// Remove implements Builder.
+func (s *Service) Remove(owner Owner, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if current := s.works[owner]; current != nil && current.key == removal {
+		return
+	}
+	s.start(owner, removal, func(w *work) { s.remove(w, last) })
+}
+
+// Keys of works that make no image.
+const (
+	removal   = "removal"
+	forgotten = "forgotten"
+)
+
+// start replaces the owner's work by a new one, which begins when the old one has ended. The caller holds mu.
+func (s *Service) start(owner Owner, key string, run func(*work)) *work {
+	previous := s.works[owner]
+	w := &work{owner: owner, key: key, done: make(chan struct{})}
+	w.ctx, w.cancel = context.WithCancel(s.ctx)
+	s.works[owner] = w
+	if previous != nil {
+		previous.cancel()
+	}
+	s.all.Go(func() {
+		defer s.ended(w)
+		if previous != nil {
+			<-previous.done
+		}
+		if w.ctx.Err() == nil {
+			run(w)
+		}
+	})
+	return w
+}
+
+// ended lets go of a work; one that made an image is kept for Ensure to tell.
+func (s *Service) ended(w *work) {
+	w.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(w.done)
+	if s.works[w.owner] == w && (w.key == removal || w.key == forgotten) {
+		delete(s.works, w.owner)
+	}
+}
+
+// remove deletes a function's images, trying for a while: a registry that is away longer keeps them.
+func (s *Service) remove(w *work, last bool) {
+	const attempts = 8
+	for n := range attempts {
+		ctx, cancel := context.WithTimeout(w.ctx, cleanUpFor)
+		err := s.steps.forget(ctx, w.owner, last && s.alone(w))
+		cancel()
+		if err == nil || errors.Is(err, registry.ErrNoDelete) {
+			return
+		}
+		if !sleep(w.ctx, backoff(n, time.Second, time.Minute)) {
+			return
+		}
+	}
+	logger().Info("The images of a deleted function stay in the registry: it did not answer", "namespace", w.owner.Namespace, "function", w.owner.Name)
+}
+
+// alone says whether nobody else in the namespace has work under way that dependency images may be needed for.
+func (s *Service) alone(w *work) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for owner := range s.works {
+		if owner.Namespace == w.owner.Namespace && owner != w.owner {
+			return false
+		}
+	}
+	return true
+}
+
+// sweep deletes Jobs that an earlier process left and nobody asks for any more.
+func (s *Service) sweep() {
+	suspects := map[string]bool{}
+	for sleep(s.ctx, sweepEvery) {
+		left, err := s.jobs.List(s.ctx)
+		if err != nil {
+			continue // the next sweep is soon
+		}
+		unknown := map[string]bool{}
+		for _, job := range left {
+			if s.installing(job.Key) {
+				continue
+			}
+			unknown[job.Key] = true
+			if suspects[job.Key] {
+				s.discard(install.Spec{Key: job.Key, Namespace: job.Namespace})
+			}
+		}
+		suspects = unknown
+	}
+}
+
+func (s *Service) installing(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.installs[key] != nil
+}
+
+// discard takes away a Job and what was made for it.
+func (s *Service) discard(spec install.Spec) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), cleanUpFor)
+	defer cancel()
+	if err := s.jobs.Delete(ctx, spec.Key); err != nil {
+		logger().Error(err, "The install Job stays until its time is over", "key", spec.Key)
+	}
+	if err := s.steps.forgetInstaller(ctx, spec.Namespace, spec.Key); err != nil && !errors.Is(err, registry.ErrNoDelete) {
+		logger().Info("The image of an install step stays in the registry", "namespace", spec.Namespace, "key", spec.Key, "cause", err.Error())
+	}
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// sleep waits, and says whether it was to the end.
+func sleep(ctx context.Context, duration time.Duration) bool {
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// backoff returns the n-th pause, doubling from first to most.
+func backoff(n int, first, most time.Duration) time.Duration {
+	pause := first
+	for range n {
+		if pause *= 2; pause >= most {
+			return most
+		}
+	}
+	return min(pause, most)
+}
+
+var _ Builder = (*Service)(nil)
+
+func logger() logr.Logger { return log.Log.WithName("build") }
