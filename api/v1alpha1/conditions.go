@@ -73,6 +73,10 @@ const (
 	ReasonRegistryDenied = "RegistryDenied"
 	// ReasonEnvNotFound says that a Secret, ConfigMap or key that env names does not exist.
 	ReasonEnvNotFound = "EnvNotFound"
+	// ReasonEnvInvalid says that a value of env can't be the environment of a process; the message names the variable.
+	ReasonEnvInvalid = "EnvInvalid"
+	// ReasonSpecRefused says that the API server refuses the pods that the spec describes, for example requests above limits.
+	ReasonSpecRefused = "SpecRefused"
 	// ReasonCrashed says that the pods of the new version end by themselves; the message has their last words.
 	ReasonCrashed = "Crashed"
 	// ReasonImagePullFailed says that the node can't pull the image.
