@@ -34,9 +34,10 @@ type FunctionJobSpec struct {
 	// functionRef names the Function, in the same namespace. The job waits until it is built.
 	// +required
 	FunctionRef FunctionRef `json:"functionRef"`
-	// eventJSON is the event as JSON, at most 96 KiB. Default {}.
+	// eventJSON is the event as JSON, at most 96 KiB. Default {}. Text that is no JSON leaves the job with reason InvalidEvent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=98304
+	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 98304",message="eventJSON must not be larger than 96 KiB"
 	EventJSON string `json:"eventJSON,omitempty"`
 	// runID runs the job when it is greater than that of the last run. 0 (default) runs nothing; the same or a smaller number
 	// never runs again.
@@ -80,6 +81,17 @@ const (
 	FunctionJobSkipped   FunctionJobPhase = "Skipped"
 )
 
+// WaitingRun is a run that waits for its Function.
+type WaitingRun struct {
+	// runID is the run's.
+	// +required
+	RunID int64 `json:"runID"`
+	// functionUID is the UID of the Function that it waits for. When that is deleted, the run fails.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	FunctionUID string `json:"functionUID"`
+}
+
 // FunctionJobStatus is the last run.
 type FunctionJobStatus struct {
 	// phase is a summary of the condition: Pending, Running, Succeeded, Failed or Skipped.
@@ -94,9 +106,16 @@ type FunctionJobStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// runID is that of the last run that was started.
+	// waitsFor is the run that waits for its Function to be built, while one does.
+	// +optional
+	WaitsFor *WaitingRun `json:"waitsFor,omitempty"`
+	// runID is that of the last run that was started, or that failed because its Function was deleted before.
 	// +optional
 	RunID int64 `json:"runID,omitempty"`
+	// functionUID is the UID of the Function that the run runs.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	FunctionUID string `json:"functionUID,omitempty"`
 	// jobName is the Kubernetes Job of the run.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -111,6 +130,10 @@ type FunctionJobStatus struct {
 	// completionTime is when it ended.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// endReason says in one word how the run ended: Succeeded, Failed, Timeout, FunctionDeleted; absent while it has not.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	EndReason string `json:"endReason,omitempty"`
 	// exitCode is the handler process's exit code.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`

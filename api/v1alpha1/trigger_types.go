@@ -105,28 +105,37 @@ const (
 // CronTrigger is a schedule and what to do when it is due.
 type CronTrigger struct {
 	// schedule is five fields (minute, hour, day of month, month, day of week) or @hourly, @daily, @midnight, @weekly,
-	// @monthly, @yearly, @annually. Seconds, @every, @reboot and a zone inside the schedule are refused.
+	// @monthly, @yearly, @annually. A field is *, a number, a range (1-5), a list (1,3) or any of these with a step (*/5); months and
+	// days of week may be names (JAN, MON), and Sunday is 0. When both day fields are given, a day that matches either counts. Seconds,
+	// @every, @reboot and a zone inside the schedule are refused.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self.startsWith('@') ? self in ['@hourly', '@daily', '@midnight', '@weekly', '@monthly', '@yearly', '@annually'] : self.trim().split(' ').filter(field, field != '').size() == 5",message="schedule must have five fields (minute hour day-of-month month day-of-week, for example */5 * * * *) or be one of @hourly @daily @midnight @weekly @monthly @yearly @annually"
-	// +kubebuilder:validation:XValidation:rule="self.startsWith('@') || self.matches('^[-0-9A-Za-z*/, ?]+$')",message="schedule may have digits, names, spaces and * / , - only"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('/0+(,| |$)')",message="a step of 0 never comes"
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('@') ? self in ['@hourly', '@daily', '@midnight', '@weekly', '@monthly', '@yearly', '@annually'] : self.matches('^ *[^ ]+( +[^ ]+){4} *$')",message="schedule must have five fields (minute hour day-of-month month day-of-week, for example */5 * * * *) or be one of @hourly @daily @midnight @weekly @monthly @yearly @annually"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^ *[^ ]+( +[^ ]+){4} *$') || self.matches('^ *([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/0?[1-9][0-9]?)?(,([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/0?[1-9][0-9]?)?)* ')",message="the minute (first field) must be * or 0 to 59, a range, a list, or a step of at least 1, for example */5"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^ *[^ ]+( +[^ ]+){4} *$') || self.matches('^ *[^ ]+ +([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/0?[1-9][0-9]?)?(,([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/0?[1-9][0-9]?)?)* ')",message="the hour (second field) must be * or 0 to 23, a range, a list, or a step of at least 1, for example 8-18"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^ *[^ ]+( +[^ ]+){4} *$') || self.matches('^ *([^ ]+ +){2}([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/0?[1-9][0-9]?)?(,([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/0?[1-9][0-9]?)?)* ')",message="the day of month (third field) must be * or 1 to 31, a range, a list, or a step of at least 1, for example 1,15"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^ *[^ ]+( +[^ ]+){4} *$') || self.matches('^ *([^ ]+ +){3}([*]|(0?[1-9]|1[0-2]|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))(-(0?[1-9]|1[0-2]|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)))?)(/0?[1-9][0-9]?)?(,([*]|(0?[1-9]|1[0-2]|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))(-(0?[1-9]|1[0-2]|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)))?)(/0?[1-9][0-9]?)?)* ')",message="the month (fourth field) must be * or 1 to 12 or JAN to DEC, a range, a list, or a step of at least 1, for example 1-6"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^ *[^ ]+( +[^ ]+){4} *$') || self.matches('^ *([^ ]+ +){4}([*?]|([0-6]|(?i:sun|mon|tue|wed|thu|fri|sat))(-([0-6]|(?i:sun|mon|tue|wed|thu|fri|sat)))?)(/0?[1-9][0-9]?)?(,([*?]|([0-6]|(?i:sun|mon|tue|wed|thu|fri|sat))(-([0-6]|(?i:sun|mon|tue|wed|thu|fri|sat)))?)(/0?[1-9][0-9]?)?)* *$')",message="the day of week (fifth field) must be * or 0 (Sunday) to 6 or SUN to SAT, a range, a list, or a step of at least 1, for example MON-FRI"
 	Schedule string `json:"schedule"`
-	// timeZone is an IANA name such as Europe/Berlin. Default UTC. A local time that does not exist on a day (the clock goes
-	// forward) fires at the first moment after the gap; one that comes twice (the clock goes back) fires the first time only.
+	// timeZone is an IANA name such as Europe/Berlin. Default UTC. On the day on which the clock goes forward, a schedule that names
+	// its hours fires once at the first moment after the gap in place of what falls into it, and one with * in the hour field just goes
+	// on. On the day on which it goes back, a schedule with * in the minute or hour field goes on through both hours, and one that names
+	// both fires the first time only.
 	// +optional
 	// +kubebuilder:default=UTC
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_+/-]+$`
+	// +kubebuilder:validation:XValidation:rule="self != 'Local'",message="timeZone must be an IANA name such as Europe/Berlin"
 	TimeZone string `json:"timeZone,omitempty"`
-	// eventJSON is the event as JSON, at most 96 KiB. Default {}.
+	// eventJSON is the event as JSON, at most 96 KiB. Default {}. Text that is no JSON leaves the Trigger with reason InvalidEvent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=98304
+	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 98304",message="eventJSON must not be larger than 96 KiB"
 	EventJSON string `json:"eventJSON,omitempty"`
 	// concurrencyPolicy says what happens when the last run has not ended: Forbid (default) refuses the new one and says so in
-	// the history, Allow runs both, Replace ends the old one.
+	// the history, Allow runs both (up to ten at a time), Replace ends the old one.
 	// +optional
 	// +kubebuilder:default=Forbid
 	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrencyPolicy,omitempty"`
@@ -210,6 +219,21 @@ type TriggerRun struct {
 	Message string `json:"message,omitempty"`
 }
 
+// ActiveSchedule is a schedule and since when it has been in force.
+type ActiveSchedule struct {
+	// schedule is spec.cron.schedule.
+	// +required
+	// +kubebuilder:validation:MaxLength=128
+	Schedule string `json:"schedule"`
+	// timeZone is spec.cron.timeZone.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone"`
+	// since is when it was made, changed or enabled, as far as sless has seen it. Ticks up to then never run.
+	// +required
+	Since metav1.Time `json:"since"`
+}
+
 // TriggerStatus is where a Trigger leads and what it has fired.
 type TriggerStatus struct {
 	// phase is a summary of the condition: Pending, Ready, Disabled or Failed.
@@ -228,6 +252,9 @@ type TriggerStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	URL string `json:"url,omitempty"`
+	// activeSchedule is the schedule in force; absent while none is.
+	// +optional
+	ActiveSchedule *ActiveSchedule `json:"activeSchedule,omitempty"`
 	// lastScheduleTime is the last tick that was dealt with: run, refused or missed.
 	// +optional
 	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
