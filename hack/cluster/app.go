@@ -96,6 +96,9 @@ func (a *app) claim(ctx context.Context) error {
 	if err := os.MkdirAll(plan.RunDir, 0o755); err != nil {
 		return err
 	}
+	if err := a.node.Remember(ctx); err != nil {
+		return err
+	}
 	return os.WriteFile(ownerFile, []byte(a.place.Dev), 0o644)
 }
 
@@ -120,7 +123,8 @@ func (a *app) clear(ctx context.Context, dev string) error {
 	}
 	var failures []error
 	for _, name := range stopOrder(names) {
-		failures = append(failures, a.processes.Stop(name))
+		// Killed rather than asked: there is no data to write out, it is removed next.
+		failures = append(failures, a.processes.Kill(name))
 	}
 	failures = append(failures, a.node.Sweep(ctx, dev))
 	if err := errors.Join(failures...); err != nil {

@@ -83,6 +83,9 @@ func (a *app) startNode(ctx context.Context) error {
 	if err := a.addons.LoadPause(ctx); err != nil {
 		return err
 	}
+	if err := a.addons.NodeRights(ctx); err != nil {
+		return err
+	}
 	if err := a.node.Kubelet(); err != nil {
 		return err
 	}

@@ -11,6 +11,5 @@ func up(ctx context.Context, a *app) error {
 	return nil
 }
 
-func buildImages(ctx context.Context, a *app) error { return nil }
 func installSless(ctx context.Context, a *app) error { return nil }
-func samples(ctx context.Context, a *app) error { return nil }
+func samples(ctx context.Context, a *app) error      { return nil }

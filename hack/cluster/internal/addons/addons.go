@@ -33,6 +33,18 @@ import (
 //go:embed addons.yaml
 var manifests string
 
+//go:embed node-rights.yaml
+var nodeRights string
+
+// NodeRights lets the kubelet do its work; it must be there before the kubelet is.
+func (a Addons) NodeRights(ctx context.Context) error {
+	_, err := a.Kubectl.Run(ctx, "get", "clusterrolebinding", "sless-local-nodes")
+	if err == nil {
+		return nil
+	}
+	return a.Kubectl.Apply(ctx, nodeRights)
+}
+
 // Credentials are the passwords of this cluster, made at random and kept in .dev/credentials.json. The registry knows two
 // accounts, one for pushing and one that is meant for pulling (it has no rights of its own to tell them apart).
 type Credentials struct {

@@ -22,6 +22,9 @@ import (
 
 const kubernetesVersion = "v1.37.2"
 
+// KanikoVersion is the version of the image builder.
+const KanikoVersion = "v1.27.5"
+
 // Program is something to build.
 type Program struct {
 	Name    string
@@ -44,7 +47,7 @@ var (
 	KubeRouter = Program{Name: "kube-router", Module: "github.com/cloudnativelabs/kube-router/v2@v2.1.0", Package: "./cmd/kube-router", Expect: "2 min"}
 	Registry   = Program{Name: "registry", Module: "github.com/distribution/distribution/v3@v3.1.2", Package: "./cmd/registry", Expect: "1 to 2 min"}
 	S3         = Program{Name: "versitygw", Module: "github.com/versity/versitygw@v1.8.0", Package: "./cmd/versitygw", Expect: "1 min"}
-	Kaniko     = Program{Name: "kaniko", Module: "github.com/osscontainertools/kaniko@v1.27.5", Package: "./cmd/executor", Expect: "2 min"}
+	Kaniko     = Program{Name: "kaniko", Module: "github.com/osscontainertools/kaniko@" + KanikoVersion, Package: "./cmd/executor", Expect: "2 min"}
 )
 
 // KubeNames are the names that the kube binary answers to.

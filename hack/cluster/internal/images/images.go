@@ -3,12 +3,10 @@ package images
 
 import (
 	"archive/tar"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"runtime"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -175,62 +172,4 @@ func WriteTar(file, imageName string, image v1.Image) error {
 		return err
 	}
 	return tarball.WriteToFile(file, tag, image)
-}
-
-// Cache keeps images in a folder by the hash of what they are made from.
-type Cache struct{ Dir string }
-
-// Get gives the image kept under the key, making and keeping it first if need be.
-func (c Cache) Get(key string, make func() (v1.Image, error)) (v1.Image, error) {
-	dir := filepath.Join(c.Dir, key)
-	if image, err := load(dir); err == nil {
-		return image, nil
-	}
-	image, err := make()
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return nil, err
-	}
-	aside, err := os.MkdirTemp(c.Dir, ".new-*")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(aside)
-	written, err := layout.Write(aside, empty.Index)
-	if err != nil {
-		return nil, err
-	}
-	if err := written.AppendImage(image); err != nil {
-		return nil, fmt.Errorf("keep image %s: %w", key, err)
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return nil, err
-	}
-	if err := os.Rename(aside, dir); err != nil {
-		return nil, err
-	}
-	return load(dir)
-}
-
-// Has tells whether the key's image is kept.
-func (c Cache) Has(key string) bool {
-	_, err := load(filepath.Join(c.Dir, key))
-	return err == nil
-}
-
-func load(dir string) (v1.Image, error) {
-	index, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		return nil, err
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, err
-	}
-	if len(manifest.Manifests) != 1 {
-		return nil, errors.New("not one image in " + dir)
-	}
-	return index.Image(manifest.Manifests[0].Digest)
 }

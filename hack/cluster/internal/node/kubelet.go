@@ -2,9 +2,7 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/naeel/sless/hack/cluster/internal/kubectl"
 	"github.com/naeel/sless/hack/cluster/internal/plan"
@@ -72,9 +70,6 @@ func (n Node) Kubelet() error {
 	return err
 }
 
-// routerHealth is kube-router's own word that it has carried out the policies.
-const routerHealth = "http://127.0.0.1:20244/healthz"
-
 // Proxies starts kube-proxy (Services) and kube-router (NetworkPolicies).
 func (n Node) Proxies() error {
 	_, err := n.Processes.Ensure(process.Spec{
@@ -110,27 +105,17 @@ func (n Node) Proxies() error {
 	return err
 }
 
-// ProxiesReady waits until policies are carried out: a pod that starts before that is not guarded.
+// ProxiesReady waits until policies are carried out: a pod that starts before that is not guarded. kube-router calls itself
+// healthy before its first pass, so look for what that writes.
 func (n Node) ProxiesReady(ctx context.Context) error {
-	healthy := func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, routerHealth, nil)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return errors.New(response.Status)
-		}
+	enforced := func() error {
+		_, err := run(ctx, "iptables", "--wait", "--list-rules", "KUBE-ROUTER-FORWARD")
+		return err
+	}
+	if n.Processes.Alive("kube-router") && enforced() == nil {
 		return nil
 	}
-	if n.Processes.Alive("kube-router") && healthy() == nil {
-		return nil
-	}
-	return n.Progress.Step("NetworkPolicies are enforced", n.Place.Log("kube-router"), func() error { return n.until(ctx, "kube-router", healthy) })
+	return n.Progress.Step("NetworkPolicies are enforced", n.Place.Log("kube-router"), func() error { return n.until(ctx, "kube-router", enforced) })
 }
 
 // Ready waits until the node may take pods.

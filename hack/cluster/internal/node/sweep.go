@@ -27,6 +27,7 @@ func (n Node) Sweep(ctx context.Context, dev string) error {
 		func() error { return removeLinks(ctx) },
 		func() error { return removeTables(ctx) },
 		func() error { return removeChains(ctx) },
+		func() error { return removeEmptyTables(ctx) },
 		func() error { return removeSets(ctx) },
 		removeCgroups,
 		func() error { return removeFiles(dev) },
@@ -168,132 +169,6 @@ func mountPoints(mountinfo string, roots ...string) []string {
 	return points
 }
 
-// removeLinks deletes the bridge and the pods' interfaces on it.
-func removeLinks(ctx context.Context) error {
-	ports, _ := filepath.Glob("/sys/class/net/" + plan.Bridge + "/brif/*")
-	names := []string{plan.Bridge}
-	for _, port := range ports {
-		names = append(names, filepath.Base(port))
-	}
-	var failures []error
-	for _, name := range slices.Backward(names) {
-		if _, err := os.Stat("/sys/class/net/" + name); err != nil {
-			continue // a pod's interface goes away with its network namespace, at a time of its own
-		}
-		_, err := run(ctx, "ip", "link", "delete", name)
-		if _, gone := os.Stat("/sys/class/net/" + name); err != nil && gone == nil {
-			failures = append(failures, err)
-		}
-	}
-	return errors.Join(failures...)
-}
-
-// removeTables deletes our own nftables table and those of kube-proxy.
-func removeTables(ctx context.Context) error {
-	if _, err := exec.LookPath("nft"); err != nil {
-		return nil
-	}
-	out, err := run(ctx, "nft", "list", "tables")
-	if err != nil {
-		return err
-	}
-	var failures []error
-	for line := range strings.Lines(out) {
-		fields := strings.Fields(line) // table ip kube-proxy
-		if len(fields) == 3 && (fields[2] == plan.NATTable || fields[2] == "kube-proxy") {
-			_, err := run(ctx, "nft", "delete", "table", fields[1], fields[2])
-			failures = append(failures, err)
-		}
-	}
-	return errors.Join(failures...)
-}
-
-// removeChains takes kube-router's rules out of iptables and leaves everybody else's in the order they had.
-func removeChains(ctx context.Context) error {
-	if _, err := exec.LookPath("iptables-save"); err != nil {
-		return nil
-	}
-	var failures []error
-	for _, family := range []string{"iptables", "ip6tables"} {
-		saved, err := run(ctx, family+"-save")
-		if err != nil {
-			continue // no such family in this kernel: no rules either
-		}
-		undo := undoChains(saved)
-		if undo == "" {
-			continue
-		}
-		cmd := exec.CommandContext(ctx, family+"-restore", "--noflush")
-		cmd.Stdin = strings.NewReader(undo)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			failures = append(failures, fmt.Errorf("%s-restore: %w: %s", family, err, out))
-		}
-	}
-	return errors.Join(failures...)
-}
-
-// undoChains writes, for a text of iptables-save, the commands that delete the chains named KUBE-… and the rules that jump to
-// them, as input for iptables-restore --noflush.
-func undoChains(saved string) string {
-	const prefix = "KUBE-"
-	var out, table strings.Builder
-	var chains []string
-	for line := range strings.Lines(saved) {
-		line = strings.TrimSpace(line)
-		switch {
-		case strings.HasPrefix(line, "*"):
-			table.Reset()
-			chains = nil
-			table.WriteString(line + "\n")
-		case strings.HasPrefix(line, ":"+prefix):
-			chain, _, _ := strings.Cut(line[1:], " ")
-			chains = append(chains, chain)
-		case strings.HasPrefix(line, "-A "+prefix):
-			// gone with its chain
-		case strings.HasPrefix(line, "-A ") && strings.Contains(line, " "+prefix):
-			table.WriteString("-D " + line[3:] + "\n")
-		case line == "COMMIT" && len(chains) > 0:
-			out.WriteString(table.String())
-			for _, chain := range chains {
-				out.WriteString("-F " + chain + "\n")
-			}
-			for _, chain := range chains {
-				out.WriteString("-X " + chain + "\n")
-			}
-			out.WriteString("COMMIT\n")
-		}
-	}
-	return out.String()
-}
-
-// removeSets destroys kube-router's IP sets.
-func removeSets(ctx context.Context) error {
-	if _, err := exec.LookPath("ipset"); err != nil {
-		return nil
-	}
-	out, err := run(ctx, "ipset", "list", "-name")
-	if err != nil {
-		return nil // a kernel without ipset has none
-	}
-	var failures []error
-	for name := range strings.FieldsSeq(out) {
-		if isRouterSet(name) {
-			_, err := run(ctx, "ipset", "destroy", name)
-			failures = append(failures, err)
-		}
-	}
-	return errors.Join(failures...)
-}
-
-func isRouterSet(name string) bool {
-	for _, prefix := range []string{"KUBE-", "kube-router-", "inet6:KUBE-", "inet6:kube-router-"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
 // removeCgroups removes the pods' control groups, children first; the last process may take a moment to leave.
 func removeCgroups() error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -327,15 +202,23 @@ func removeFiles(dev string) error {
 			_ = os.Remove(link)
 		}
 	}
-	results, _ := filepath.Glob("/var/lib/cni/results/" + plan.CNINetwork + "-*")
-	for _, result := range results {
-		_ = os.Remove(result)
-	}
+	removeCNIResults("/var/lib/cni/results")
 	sockets, _ := filepath.Glob("/run/containerd/s/*")
 	for _, socket := range sockets {
 		removeDeadSocket(socket)
 	}
 	return nil
+}
+
+// removeCNIResults deletes what CNI plugins remember of our pods: NETWORK-POD-eth0, and cni-loopback-POD-lo of the same pods.
+func removeCNIResults(dir string) {
+	const prefix, suffix = plan.CNINetwork + "-", "-eth0"
+	results, _ := filepath.Glob(filepath.Join(dir, prefix+"*"+suffix))
+	for _, result := range results {
+		pod := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(result), prefix), suffix)
+		_ = os.Remove(filepath.Join(dir, "cni-loopback-"+pod+"-lo"))
+		_ = os.Remove(result)
+	}
 }
 
 // removeDeadSocket deletes a shim's socket when nobody listens any more; another containerd's shims keep theirs.

@@ -117,10 +117,15 @@ func (s Set) Names() ([]string, error) {
 }
 
 // Stop asks the program to end, kills it if it does not, and forgets it. One that does not run is no error.
-func (s Set) Stop(name string) error {
+func (s Set) Stop(name string) error { return s.end(name, syscall.SIGTERM, syscall.SIGKILL) }
+
+// Kill ends the program at once and forgets it.
+func (s Set) Kill(name string) error { return s.end(name, syscall.SIGKILL) }
+
+func (s Set) end(name string, signals ...syscall.Signal) error {
 	rec, ok := s.read(name)
 	if ok && rec.alive() {
-		if err := end(rec); err != nil {
+		if err := rec.end(signals); err != nil {
 			return fmt.Errorf("stop %s (process %d): %w", name, rec.PID, err)
 		}
 	}
@@ -130,13 +135,13 @@ func (s Set) Stop(name string) error {
 	return nil
 }
 
-func end(rec record) error {
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		if err := syscall.Kill(rec.PID, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+func (r record) end(signals []syscall.Signal) error {
+	for _, signal := range signals {
+		if err := syscall.Kill(r.PID, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
 		for deadline := time.Now().Add(stopGrace); time.Now().Before(deadline); time.Sleep(poll) {
-			if !rec.alive() {
+			if !r.alive() {
 				return nil
 			}
 		}
