@@ -254,4 +254,3 @@ func asFault(ctx context.Context, err error, seconds int32) *fault.Error {
 	}
 	return fault.As(err, v1alpha1.ReasonBuildFailed)
 }
-

@@ -88,8 +88,7 @@ func newService(local steps, remote jobs, places int) *Service {
 // Start implements the manager's Runnable: it works until ctx ends, and ends with an error when the registry is not fit. Jobs that run
 // then go on running, for the next process to find.
 func (s *Service) Start(ctx context.Context) error {
-	defer s.all.Wait()
-	defer s.stop()
+	defer s.end()
 	s.all.Go(func() { s.events.run(s.ctx.Done()) })
 	s.all.Go(s.sweep)
 	for {
@@ -105,6 +104,14 @@ func (s *Service) Start(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// end waits for all work to have stopped. No work starts once it holds mu.
+func (s *Service) end() {
+	s.mu.Lock()
+	s.stop()
+	s.mu.Unlock()
+	s.all.Wait()
 }
 
 // NeedLeaderElection says that one replica of the operator builds.
@@ -178,6 +185,10 @@ func (s *Service) start(owner Owner, key string, run func(*work)) *work {
 	s.works[owner] = w
 	if previous != nil {
 		previous.cancel()
+	}
+	if s.ctx.Err() != nil { // the process ends
+		close(w.done)
+		return w
 	}
 	s.all.Go(func() {
 		defer s.ended(w)

@@ -36,7 +36,7 @@ func findNode(tree Tree) (*Manifest, error) {
 	if parsed.satisfied(tree) {
 		return nil, nil
 	}
-	return &Manifest{Files: rootFiles(tree, nodeManifests), AllCode: parsed.needsCode(tree)}, nil
+	return &Manifest{Files: rootFiles(tree, nodeManifests), AllCode: parsed.needsCode(tree) || namesFiles(string(text))}, nil
 }
 
 // satisfied says whether every dependency comes with the source. Optional ones may be absent when others are there.
@@ -68,8 +68,13 @@ func (p *packageJSON) needsCode(tree Tree) bool {
 	return false
 }
 
+// namesFiles finds local dependencies wherever they are named: overrides nest.
+func namesFiles(text string) bool {
+	return strings.Contains(text, `"file:`) || strings.Contains(text, `"link:`)
+}
+
 func isLocal(version string) bool {
-	for _, prefix := range []string{"file:", "link:", "workspace:", "portal:", ".", "/", "~/"} {
+	for _, prefix := range []string{".", "/", "~/"} {
 		if strings.HasPrefix(version, prefix) {
 			return true
 		}
