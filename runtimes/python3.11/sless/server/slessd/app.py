@@ -14,7 +14,6 @@ from .settings import Settings
 from .worker import Call, CallerGone, Crashed, TimedOut, Worker
 
 _CONTROL = b"/_sless/"
-_BODY_IDLE_SECONDS = 60
 
 
 class _Refused(Exception):
@@ -78,7 +77,7 @@ class App:
         # Asked twice: a refusal should not wait for the body, and a slow body should not hold a place.
         if function.full:
             raise _Refused(problem.OVERLOADED)
-        body = await exchange.body(self._settings.max_body_bytes)
+        body = await exchange.body(self._settings.max_body_bytes, self._settings.body_idle_seconds)
         if function.full:
             raise _Refused(problem.OVERLOADED)
         function.reserve()
@@ -192,13 +191,13 @@ class _Exchange:
             }
         return head
 
-    async def body(self, limit: int) -> bytes:
-        """The whole body."""
+    async def body(self, limit: int, idle_seconds: int) -> bytes:
+        """The whole body, of at most `limit` bytes, whose parts come with no longer pause than `idle_seconds`."""
         if int(self.header(b"content-length") or 0) > limit:
             raise _Refused(problem.body_too_large(limit))
         parts, size = [], 0
         while True:
-            message = await self._next_message()
+            message = await self._next_message(idle_seconds)
             if message["type"] == "http.disconnect":
                 raise CallerGone
             parts.append(message["body"])
@@ -208,9 +207,9 @@ class _Exchange:
             if not message["more_body"]:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    async def _next_message(self) -> dict:
+    async def _next_message(self, idle_seconds: int) -> dict:
         try:
-            async with asyncio.timeout(_BODY_IDLE_SECONDS):
+            async with asyncio.timeout(idle_seconds):
                 return await self._receive()
         except TimeoutError:
             raise _Refused(problem.BODY_TIMEOUT) from None

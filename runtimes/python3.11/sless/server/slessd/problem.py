@@ -49,7 +49,7 @@ HEAD_TOO_LARGE = Problem(431, "headers_too_large", "the request's headers are to
 
 def body_too_large(limit: int) -> Problem:
     """The body is larger than this many bytes."""
-    return Problem(413, "body_too_large", f"the request's body is larger than {limit} bytes", ((b"connection", b"close"),))
+    return Problem(413, "body_too_large", f"the request's body is larger than {limit} bytes")
 
 
 def method_not_allowed(allowed: str) -> Problem:

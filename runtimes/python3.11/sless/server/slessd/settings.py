@@ -19,7 +19,8 @@ class Settings(NamedTuple):
     root: str
     termination_log: str
     max_body_bytes: int
-    drain_seconds: float
+    body_idle_seconds: int
+    drain_seconds: int
 
     @classmethod
     def read(cls, env: Mapping[str, str] = os.environ) -> "Settings":
@@ -33,6 +34,7 @@ class Settings(NamedTuple):
             root=env.get("SLESS_ROOT") or "/function",
             termination_log=env.get("SLESS_TERMINATION_LOG") or "/dev/termination-log",
             max_body_bytes=_whole(env, "SLESS_MAX_BODY_BYTES", 100 << 20, 1, 4 << 30),
+            body_idle_seconds=_whole(env, "SLESS_BODY_IDLE_SECONDS", 60, 1, 3600),
             drain_seconds=_whole(env, "SLESS_DRAIN_SECONDS", 1, 0, 3600),
         )
 

@@ -1,0 +1,50 @@
+// Job mode: one call of the handler, its result in the termination log.
+
+import { randomUUID } from 'node:crypto';
+import fs from 'node:fs';
+
+import { ANSWER } from '../shared/wire.mjs';
+import { ServedFunction } from './function.mjs';
+import { writeError, writeResult } from './termination.mjs';
+import { TimedOut } from './worker.mjs';
+
+/** Runs the job and returns the exit code. */
+export async function runJob(settings, program) {
+  const stopped = new Promise((_, reject) => {
+    process.once('SIGTERM', () => reject(new Error('stopped before the handler was done')));
+  });
+  let fn;
+  try {
+    const event = readEvent(settings.eventFile);
+    fn = new ServedFunction(settings, program);
+    writeResult(settings.terminationLog, await Promise.race([stopped, result(fn, event, settings)]));
+    return 0;
+  } catch (err) {
+    writeError(settings.terminationLog, err.message);
+    return 1;
+  } finally {
+    stopped.catch(() => {});
+    await fn?.close();
+  }
+}
+
+function readEvent(file) {
+  try {
+    return fs.readFileSync(file);
+  } catch (err) {
+    throw new Error(`read the event: ${err.message}`);
+  }
+}
+
+async function result(fn, event, settings) {
+  const loadError = await fn.firstLoad;
+  if (loadError) throw new Error(loadError);
+  fn.reserve();
+  const call = fn.newCall(fn.current);
+  const frame = await call.begin({ mode: 'value', requestId: randomUUID() }, event).catch((err) => {
+    if (err instanceof TimedOut) throw new Error(`the handler was not done within its time-out of ${settings.timeoutSeconds} s`);
+    throw err;
+  });
+  if (frame.kind !== ANSWER) throw new Error(frame.head.error);
+  return frame.body;
+}
