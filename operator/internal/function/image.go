@@ -1,0 +1,155 @@
+package function
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/build"
+	"github.com/naeel/sless/operator/internal/build/fault"
+	"github.com/naeel/sless/operator/internal/build/layout"
+	"github.com/naeel/sless/operator/internal/config"
+	"github.com/naeel/sless/operator/internal/reconcile"
+)
+
+// Keys of the Secret that source.s3.secretName names.
+const (
+	accessKeyID     = "accessKeyID"
+	secretAccessKey = "secretAccessKey"
+)
+
+// reconcileImage finds or asks for the image of the source that the spec names.
+func (r *Reconciler) reconcileImage(ctx context.Context, s *scope) error {
+	request, problem := buildRequest(s.function, string(s.namespace.UID), r.Config)
+	if problem != nil {
+		r.Builder.Forget(request.Owner)
+		s.stop(problem, reconcile.Recheck)
+		return nil
+	}
+	status := &s.function.Status
+	if status.Image != "" && status.BuildKey == request.Key() {
+		// Nothing to ask: status remembers what the source was made into. Work for a spec that is not wanted any more ends.
+		r.Builder.Forget(request.Owner)
+		s.image = &image{reference: status.Image, sourceDigest: status.SourceDigest}
+		return nil
+	}
+	problem, err := r.addCredentials(ctx, s.function, &request)
+	if err != nil {
+		return err
+	}
+	if problem != nil {
+		r.Builder.Forget(request.Owner)
+		s.stop(problem, followEvery)
+		return nil
+	}
+	state := r.Builder.Ensure(ctx, request)
+	s.builder = &state
+	s.takeState(request)
+	return nil
+}
+
+// takeState says what the Builder's state means for this pass, and remembers in status what an image was made of.
+func (s *scope) takeState(request build.Request) {
+	state, status := s.builder, &s.function.Status
+	switch state.Phase {
+	case build.Done:
+		s.image = &image{reference: state.Result.Image, sourceDigest: state.Result.SourceDigest}
+		status.Image, status.SourceDigest = state.Result.Image, state.Result.SourceDigest
+		status.BuildKey, status.RuntimeVersion = request.Key(), request.Runtime.Image
+		status.LastBuiltAt = new(metav1.NewTime(state.Result.BuiltAt).Rfc3339Copy())
+	case build.Failed:
+		s.stop(state.Error, reconcile.Recheck)
+	case build.Building:
+		if state.Error != nil {
+			s.stop(fault.Transient(state.Error.Reason, "%s; sless tries again", state.Error.Message), buildEvery)
+			return
+		}
+		s.stop(fault.Transient(v1alpha1.ReasonBuilding, "%s", describeStep(state)), buildEvery)
+	}
+}
+
+func describeStep(state *build.State) string {
+	switch state.Step {
+	case build.Queued:
+		if state.Position > 0 {
+			return fmt.Sprintf("the build waits for its turn (place %d)", state.Position)
+		}
+		return "the build waits for its turn"
+	case build.Installing:
+		return fmt.Sprintf("the build installs dependencies (Job %s)", state.JobName)
+	case build.Pushing:
+		return "the build pushes the image"
+	}
+	return "the build reads the source"
+}
+
+// buildRequest says what image a Function needs. It is the request without the tenant's credentials, which has the same key.
+func buildRequest(function *v1alpha1.Function, namespaceUID string, cfg *config.Config) (build.Request, *fault.Error) {
+	spec := &function.Spec
+	request := build.Request{
+		Owner:          build.Owner{Namespace: function.Namespace, Name: function.Name},
+		NamespaceUID:   namespaceUID,
+		Entrypoint:     spec.Entrypoint,
+		CodeHash:       spec.CodeHash,
+		TimeoutSeconds: spec.Build.TimeoutSeconds,
+		Source:         build.Source{Image: spec.Source.Image},
+	}
+	if request.TimeoutSeconds == 0 {
+		request.TimeoutSeconds = 300
+	}
+	if spec.Source.Image != "" {
+		// The entrypoint is read when the code is loaded, not when the image is looked up.
+		request.Entrypoint = ""
+		return request, nil
+	}
+	runtime, ok := cfg.Runtime(spec.Runtime)
+	if !ok {
+		return request, fault.Terminal(v1alpha1.ReasonUnknownRuntime, "runtime %q is not in the catalogue; use one of %s", spec.Runtime, cfg.RuntimeNames())
+	}
+	request.Runtime = build.Runtime{Image: runtime.Image, Language: layout.Language(runtime.Language)}
+	if files := spec.Source.Inline; files != nil {
+		request.Source.Inline = make(map[string]string, len(files))
+		for name, text := range files {
+			request.Source.Inline[name] = string(text)
+		}
+	}
+	if s3 := spec.Source.S3; s3 != nil {
+		request.Source.S3 = &build.S3Source{
+			Key: s3.Key, Bucket: s3.Bucket, Endpoint: s3.Endpoint, Region: s3.Region, VersionID: s3.VersionID, SHA256: s3.SHA256,
+		}
+		if s3.SecretName != "" {
+			request.Source.S3.Credentials = &build.S3Credentials{}
+		}
+	}
+	return request, nil
+}
+
+// addCredentials reads the tenant's own credentials for the source.
+func (r *Reconciler) addCredentials(ctx context.Context, function *v1alpha1.Function, request *build.Request) (*fault.Error, error) {
+	if request.Source.S3 == nil || request.Source.S3.Credentials == nil {
+		return nil, nil
+	}
+	key := client.ObjectKey{Namespace: function.Namespace, Name: function.Spec.Source.S3.SecretName}
+	var secret corev1.Secret
+	err := r.Reader.Get(ctx, key, &secret)
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return fault.Terminal(v1alpha1.ReasonSourceNotFound, "Secret %s, which source.s3.secretName names, does not exist; make it with the keys %s and %s", key, accessKeyID, secretAccessKey), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get Secret %s: %w", key, err)
+	}
+	for _, name := range []string{accessKeyID, secretAccessKey} {
+		if len(secret.Data[name]) == 0 {
+			return fault.Terminal(v1alpha1.ReasonSourceNotFound, "Secret %s, which source.s3.secretName names, has no key %s; add it", key, name), nil
+		}
+	}
+	request.Source.S3.Credentials = &build.S3Credentials{
+		AccessKeyID: string(secret.Data[accessKeyID]), SecretAccessKey: string(secret.Data[secretAccessKey]),
+	}
+	return nil, nil
+}
