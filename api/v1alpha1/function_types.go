@@ -111,7 +111,7 @@ type Source struct {
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 256 && name.matches('^[A-Za-z0-9_.@+-]+(/[A-Za-z0-9_.@+-]+)*$') && !name.split('/').exists(part, part == '.' || part == '..'))",message="file names must be relative paths of letters, digits and _ . @ + - without . or .. parts, at most 256 characters (for example lib/util.py)"
-	// +kubebuilder:validation:XValidation:rule="self.map(name, size(self[name])).sum() <= 98304",message="the files together must not be larger than 96 KiB; put more code into an archive (source.s3)"
+	// +kubebuilder:validation:XValidation:rule="self.map(name, size(bytes(self[name]))).sum() <= 98304",message="the files together must not be larger than 96 KiB; put more code into an archive (source.s3)"
 	Inline map[string]InlineFile `json:"inline,omitempty"`
 
 	// s3 is a zip archive in an S3 bucket.
