@@ -1,0 +1,42 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// options is what the command line says.
+type options struct {
+	configFile     string
+	leaderElect    bool
+	healthAddress  string
+	metricsAddress string
+	logLevel       slog.Level
+}
+
+// parseFlags reads the command line. It has written to messages what is wrong with it.
+func parseFlags(args []string, messages io.Writer) (options, error) {
+	o := options{}
+	flags := flag.NewFlagSet("operator", flag.ContinueOnError)
+	flags.SetOutput(messages)
+	flags.Usage = func() {
+		fmt.Fprintln(messages, "usage: operator [flags]          run the controllers\n       operator check FOLDER    check what an install step left in FOLDER\n\nflags:")
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&o.configFile, "config", "/etc/sless/config.yaml", "the platform's configuration `file`")
+	flags.BoolVar(&o.leaderElect, "leader-elect", false, "work only while holding the lease sless-operator in sless-system; needed when more than one replica runs")
+	flags.StringVar(&o.healthAddress, "health-address", ":8081", "`address` of /healthz and /readyz")
+	flags.StringVar(&o.metricsAddress, "metrics-address", ":9090", "`address` of /metrics; 0 for none")
+	flags.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`level` of the log: DEBUG, INFO, WARN or ERROR")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		flags.Usage()
+		return o, errors.New("unexpected argument")
+	}
+	return o, nil
+}

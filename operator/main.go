@@ -1,0 +1,33 @@
+// Command operator brings Functions, Triggers and FunctionJobs about. With the subcommand check it looks at the files that an install
+// step left, and exits.
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/naeel/sless/operator/internal/build/check"
+)
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == "check" {
+		os.Exit(check.Run(os.Args[2], os.Stderr))
+	}
+	options, err := parseFlags(os.Args[1:], os.Stderr)
+	if err != nil {
+		os.Exit(2)
+	}
+	logger := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: options.logLevel}))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	if err := run(ctrl.SetupSignalHandler(), options); err != nil {
+		logger.Error(err, "The operator ends")
+		fmt.Fprintln(os.Stderr, "operator:", err)
+		os.Exit(1)
+	}
+}
