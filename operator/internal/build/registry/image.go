@@ -38,11 +38,11 @@ func (r *Registry) Find(ctx context.Context, namespace, tag string) (*Image, err
 		return nil, nil
 	}
 	if err != nil {
-		return nil, r.explain(ctx, "look up "+ref.String(), err)
+		return nil, explain(ctx, "look up "+ref.String(), err)
 	}
 	image, err := descriptor.Image()
 	if err != nil {
-		return nil, r.explain(ctx, "read "+ref.String(), err)
+		return nil, explain(ctx, "read "+ref.String(), err)
 	}
 	return describe(ref.Context(), image)
 }
@@ -59,10 +59,10 @@ func (r *Registry) Append(ctx context.Context, base string, layer *Layer, namesp
 	}
 	image, err := r.extend(below, layer, labels)
 	if err != nil {
-		return nil, r.explain(ctx, "read "+base, err)
+		return nil, explain(ctx, "read "+base, err)
 	}
 	if err := remote.Write(ref, image, r.push(ctx)...); err != nil {
-		return nil, r.explain(ctx, "push "+ref.String(), err)
+		return nil, explain(ctx, "push "+ref.String(), err)
 	}
 	return describe(ref.Context(), image)
 }
@@ -79,7 +79,7 @@ func (r *Registry) base(ctx context.Context, base string) (v1.Image, error) {
 		return nil, fault.Transient(v1alpha1.ReasonImagePullFailed, "the base image %s is not in its registry; the platform's operator must push it or correct the catalogue", base)
 	}
 	if err != nil {
-		return nil, r.explain(ctx, "read "+base, err)
+		return nil, explain(ctx, "read "+base, err)
 	}
 	return image, nil
 }
@@ -161,15 +161,15 @@ func (r *Registry) resolveOwn(ctx context.Context, ref name.Reference, namespace
 		return "", fault.Terminal(v1alpha1.ReasonSourceNotFound, "source.image %s does not exist; push it, or correct the name", ref)
 	}
 	if err != nil {
-		return "", r.explain(ctx, "read "+ref.String(), err)
+		return "", explain(ctx, "read "+ref.String(), err)
 	}
 	image, err := descriptor.Image()
 	if err != nil {
-		return "", r.explain(ctx, "read "+ref.String(), err)
+		return "", explain(ctx, "read "+ref.String(), err)
 	}
 	file, err := image.ConfigFile()
 	if err != nil {
-		return "", r.explain(ctx, "read "+ref.String(), err)
+		return "", explain(ctx, "read "+ref.String(), err)
 	}
 	if uid := file.Config.Labels[NamespaceUIDLabel]; uid != "" && uid != namespaceUID {
 		return "", fault.Terminal(v1alpha1.ReasonImageNotAllowed, "source.image %s was made for an earlier namespace of the name %s; use an image of this one", ref, namespace)

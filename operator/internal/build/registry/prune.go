@@ -22,7 +22,7 @@ func (r *Registry) Prune(ctx context.Context, namespace string, match func(tag s
 		return nil
 	}
 	if err != nil {
-		return r.explain(ctx, "list the tags of "+repository.Name(), err)
+		return explain(ctx, "list the tags of "+repository.Name(), err)
 	}
 	var errs []error
 	for _, tag := range tags {
@@ -48,7 +48,7 @@ func (r *Registry) delete(ctx context.Context, tag name.Tag) error {
 		return nil
 	}
 	if err != nil {
-		return r.explain(ctx, "look up "+tag.String(), err)
+		return explain(ctx, "look up "+tag.String(), err)
 	}
 	err = remote.Delete(tag.Context().Digest(descriptor.Digest.String()), r.push(ctx)...)
 	switch status := statusOf(err); {
@@ -57,7 +57,7 @@ func (r *Registry) delete(ctx context.Context, tag name.Tag) error {
 	case status == http.StatusMethodNotAllowed || status == http.StatusBadRequest:
 		return fmt.Errorf("delete %s: %w", tag, ErrNoDelete)
 	}
-	return r.explain(ctx, "delete "+tag.String(), err)
+	return explain(ctx, "delete "+tag.String(), err)
 }
 
 // ErrNoDelete is the answer of a registry that keeps everything.

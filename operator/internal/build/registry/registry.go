@@ -37,6 +37,9 @@ func New(cfg config.Registry, guard *dial.Guard) (*Registry, error) {
 		return nil, err
 	}
 	r := &Registry{config: cfg, trusted: trusted, guarded: guard.Transport()}
+	if _, err := name.NewRegistry(cfg.Host); err != nil {
+		return nil, fmt.Errorf("registry.host: %w", err)
+	}
 	if _, err := name.NewRepository(r.Repository("example"), r.nameOptions()...); err != nil {
 		return nil, fmt.Errorf("registry.host and registry.repository make no repository: %w", err)
 	}
@@ -93,7 +96,7 @@ func (r *Registry) Check(ctx context.Context) error {
 	if status := statusOf(err); status == http.StatusUnauthorized || status == http.StatusForbidden {
 		return nil
 	}
-	return r.explain(ctx, "ask "+r.config.Host+" for its rights", err)
+	return explain(ctx, "ask "+r.config.Host+" for its rights", err)
 }
 
 // ErrAnonymousPush is the verdict on a registry in which anybody may replace anybody's images.
@@ -149,7 +152,7 @@ func registryName(host string) string {
 }
 
 // explain tells a registry that is away from one that refuses.
-func (r *Registry) explain(ctx context.Context, what string, err error) error {
+func explain(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -158,7 +161,7 @@ func (r *Registry) explain(ctx context.Context, what string, err error) error {
 	}
 	switch statusOf(err) {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fault.Terminal(v1alpha1.ReasonRegistryDenied, "%s: the registry %s refuses the platform's credentials; the platform's operator must correct them", what, r.config.Host)
+		return fault.Terminal(v1alpha1.ReasonRegistryDenied, "%s: the registry refuses the platform's credentials for it; the platform's operator must correct them", what)
 	}
 	return fault.Transient(v1alpha1.ReasonRegistryUnavailable, "%s: %v", what, err)
 }

@@ -1,0 +1,541 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/build/fault"
+	"github.com/naeel/sless/operator/internal/build/install"
+	"github.com/naeel/sless/operator/internal/build/registry"
+)
+
+// world is a registry, a cluster and what goes on in them, in which every image needs the dependencies of its request's CodeHash, if
+// that has any: "deps:<key>".
+type world struct {
+	mu        sync.Mutex
+	log       []string
+	installed map[string]bool
+	jobs      map[string]bool
+	outcome   map[string]*fault.Error // of a Job, by key
+	slow      time.Duration           // of an attempt
+	jobTime   time.Duration
+	started   map[string]time.Time
+	fails     func(Request) error
+	forgetErr error
+	unfit     error
+}
+
+func newWorld() *world {
+	return &world{installed: map[string]bool{}, jobs: map[string]bool{}, outcome: map[string]*fault.Error{}, started: map[string]time.Time{}, slow: time.Second, jobTime: 10 * time.Second}
+}
+
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+func (w *world) count(line string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, l := range w.log {
+		if l == line {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) checkRegistry(context.Context) error { return w.unfit }
+
+func (w *world) attempt(ctx context.Context, request Request, report func(Step)) (outcome, error) {
+	report(Fetching)
+	w.note("attempt %s %s", request.Owner.Name, request.CodeHash)
+	if !sleep(ctx, w.slow) {
+		w.note("cut short %s %s", request.Owner.Name, request.CodeHash)
+		return outcome{}, ctx.Err()
+	}
+	if w.fails != nil {
+		if err := w.fails(request); err != nil {
+			return outcome{}, err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if key := request.CodeHash; len(key) > 5 && key[:5] == "deps:" && !w.installed[key] {
+		return outcome{install: &install.Spec{Key: key, Namespace: request.Owner.Namespace}}, nil
+	}
+	return outcome{result: &Result{Image: "image of " + request.CodeHash}}, nil
+}
+
+func (w *world) forget(ctx context.Context, owner Owner, last bool) error {
+	w.note("forget %s %v", owner.Name, last)
+	if !sleep(ctx, w.slow) {
+		return ctx.Err()
+	}
+	return w.forgetErr
+}
+
+func (w *world) forgetInstaller(_ context.Context, _, key string) error {
+	w.note("forget installer %s", key)
+	return nil
+}
+
+func (w *world) Ensure(_ context.Context, spec install.Spec) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.jobs[spec.Key] {
+		w.log = append(w.log, "job "+spec.Key)
+		w.jobs[spec.Key] = true
+		w.started[spec.Key] = time.Now()
+	}
+	return nil
+}
+
+func (w *world) Observe(_ context.Context, key string, now time.Time) (install.Progress, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.jobs[key] {
+		return install.Progress{Done: true, Err: fault.Transient(v1alpha1.ReasonBuildFailed, "gone")}, nil
+	}
+	if now.Sub(w.started[key]) < w.jobTime {
+		return install.Progress{}, nil
+	}
+	err := w.outcome[key]
+	w.installed[key] = err == nil
+	return install.Progress{Done: true, Err: err}, nil
+}
+
+func (w *world) Delete(_ context.Context, key string) error {
+	w.note("delete %s", key)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.jobs, key)
+	return nil
+}
+
+func (w *world) List(context.Context) ([]install.Left, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var left []install.Left
+	for key := range w.jobs {
+		left = append(left, install.Left{Key: key})
+	}
+	return left, nil
+}
+
+// begin starts a Service in the world; the returned function ends it.
+func begin(t *testing.T, w *world, places int) (*Service, func()) {
+	t.Helper()
+	s := newService(w, w, places)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := s.Start(ctx); err != nil {
+			t.Errorf("Start: %v", err)
+		}
+	})
+	all.Go(func() {
+		for {
+			select {
+			case <-s.Events():
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return s, func() { cancel(); all.Wait() }
+}
+
+func request(namespace, name, code string) Request {
+	return Request{Owner: Owner{namespace, name}, CodeHash: code, TimeoutSeconds: 300}
+}
+
+// after lets time pass and says how the request is then.
+func after(s *Service, duration time.Duration, r Request) State {
+	time.Sleep(duration)
+	synctest.Wait()
+	return s.Ensure(context.Background(), r)
+}
+
+func TestEnsureBuildsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		s, end := begin(t, w, 4)
+		defer end()
+		r := request("ns", "hello", "v1")
+		if state := s.Ensure(t.Context(), r); state.Phase != Building || state.Started.IsZero() {
+			t.Errorf("at first %+v", state)
+		}
+		if state := after(s, w.slow/2, r); state.Phase != Building || state.Step != Fetching {
+			t.Errorf("under way %+v", state)
+		}
+		if state := after(s, w.slow, r); state.Phase != Done || state.Result.Image != "image of v1" {
+			t.Errorf("at last %+v", state)
+		}
+		after(s, time.Hour, r)
+		if n := w.count("attempt hello v1"); n != 1 {
+			t.Errorf("%d attempts", n)
+		}
+	})
+}
+
+func TestNewRequestReplacesTheOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		s, end := begin(t, w, 4)
+		defer end()
+		s.Ensure(t.Context(), request("ns", "hello", "v1"))
+		if state := after(s, w.slow/2, request("ns", "hello", "v2")); state.Phase != Building || state.Result != nil {
+			t.Errorf("got %+v", state)
+		}
+		if state := after(s, 2*w.slow, request("ns", "hello", "v2")); state.Phase != Done || state.Result.Image != "image of v2" {
+			t.Errorf("got %+v", state)
+		}
+		if w.count("cut short hello v1") != 1 {
+			t.Errorf("the first went on: %q", w.log)
+		}
+	})
+}
+
+func TestTransientTroubleIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		away := true
+		w.fails = func(Request) error {
+			if away {
+				return fault.Transient(v1alpha1.ReasonRegistryUnavailable, "away")
+			}
+			return nil
+		}
+		s, end := begin(t, w, 4)
+		defer end()
+		r := request("ns", "hello", "v1")
+		s.Ensure(t.Context(), r)
+		state := after(s, time.Minute, r)
+		if state.Phase != Building || state.Error == nil || state.Error.Reason != v1alpha1.ReasonRegistryUnavailable || state.RetryAt.IsZero() {
+			t.Errorf("while it is away %+v", state)
+		}
+		if n := w.count("attempt hello v1"); n < 3 || n > 10 {
+			t.Errorf("%d attempts in a minute", n)
+		}
+		away = false
+		if state := after(s, time.Minute, r); state.Phase != Done || state.Error != nil {
+			t.Errorf("when it is back %+v", state)
+		}
+	})
+}
+
+func TestTerminalErrorHealsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		missing := true
+		w.fails = func(Request) error {
+			if missing {
+				return fault.Terminal(v1alpha1.ReasonSourceNotFound, "no such object")
+			}
+			return nil
+		}
+		s, end := begin(t, w, 4)
+		defer end()
+		r := request("ns", "hello", "v1")
+		s.Ensure(t.Context(), r)
+		for range 100 { // also while it is tried again
+			if state := after(s, 2*w.slow+time.Millisecond, r); state.Phase != Failed || state.Error.Reason != v1alpha1.ReasonSourceNotFound {
+				t.Fatalf("got %+v", state)
+			}
+		}
+		missing = false
+		if state := after(s, 2*time.Minute, r); state.Phase != Done {
+			t.Errorf("after it was mended %+v", state)
+		}
+	})
+}
+
+func TestTimeLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.slow = time.Hour
+		s, end := begin(t, w, 4)
+		defer end()
+		r := request("ns", "hello", "v1")
+		r.TimeoutSeconds = 10
+		s.Ensure(t.Context(), r)
+		if state := after(s, 11*time.Second, r); state.Phase != Failed || state.Error.Reason != v1alpha1.ReasonBuildTimeout {
+			t.Errorf("got %+v", state)
+		}
+	})
+}
+
+func TestInstallIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		s, end := begin(t, w, 4)
+		defer end()
+		a, b := request("ns", "a", "deps:x"), request("ns", "b", "deps:x")
+		s.Ensure(t.Context(), a)
+		s.Ensure(t.Context(), b)
+		if state := after(s, 3*time.Second, a); state.Step != Installing || state.JobName != install.JobName("deps:x") {
+			t.Errorf("got %+v", state)
+		}
+		for _, r := range []Request{a, b} {
+			if state := after(s, 20*time.Second, r); state.Phase != Done {
+				t.Errorf("%s: %+v", r.Owner.Name, state)
+			}
+		}
+		for line, want := range map[string]int{"job deps:x": 1, "delete deps:x": 1, "forget installer deps:x": 1} {
+			if n := w.count(line); n != want {
+				t.Errorf("%q %d times, want %d", line, n, want)
+			}
+		}
+	})
+}
+
+func TestFailedInstallIsTriedSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.outcome["deps:x"] = &fault.Error{Reason: v1alpha1.ReasonDependenciesFailed, Message: "no", Terminal: true, LogTail: "pip says no"}
+		s, end := begin(t, w, 4)
+		defer end()
+		r := request("ns", "a", "deps:x")
+		s.Ensure(t.Context(), r)
+		if state := after(s, 30*time.Second, r); state.Phase != Failed || state.Error.LogTail != "pip says no" {
+			t.Errorf("got %+v", state)
+		}
+		after(s, time.Hour, r)
+		if n := w.count("job deps:x"); n < 2 || n > 8 {
+			t.Errorf("%d Jobs in an hour", n)
+		}
+		w.mu.Lock()
+		w.outcome["deps:x"] = nil
+		w.mu.Unlock()
+		if state := after(s, time.Hour, r); state.Phase != Done {
+			t.Errorf("after it was mended %+v", state)
+		}
+	})
+}
+
+func TestUnneededInstallIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.jobTime = time.Hour
+		s, end := begin(t, w, 4)
+		defer end()
+		a, b := request("ns", "a", "deps:x"), request("ns", "b", "deps:x")
+		s.Ensure(t.Context(), a)
+		s.Ensure(t.Context(), b)
+		after(s, 5*time.Second, a)
+		s.Forget(a.Owner)
+		if after(s, 5*time.Second, b); w.count("delete deps:x") != 0 {
+			t.Error("cancelled while it was needed")
+		}
+		s.Remove(b.Owner, true)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if w.count("delete deps:x") != 1 || w.count("forget b true") != 1 {
+			t.Errorf("left behind: %q", w.log)
+		}
+		if len(s.works) != 0 || len(s.installs) != 0 {
+			t.Errorf("kept %d works, %d installs", len(s.works), len(s.installs))
+		}
+	})
+}
+
+func TestInterruptedInstallIsAdopted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		s, end := begin(t, w, 4)
+		r := request("ns", "a", "deps:x")
+		s.Ensure(t.Context(), r)
+		time.Sleep(5 * time.Second)
+		end()
+		if w.count("delete deps:x") != 0 {
+			t.Error("the Job went with the process")
+		}
+		s, end = begin(t, w, 4)
+		defer end()
+		s.Ensure(t.Context(), r)
+		if state := after(s, 20*time.Second, r); state.Phase != Done {
+			t.Errorf("got %+v", state)
+		}
+		if w.count("job deps:x") != 1 || w.count("delete deps:x") != 1 {
+			t.Errorf("got %q", w.log)
+		}
+	})
+}
+
+func TestStrayJobsAreSwept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.jobTime = time.Hour
+		w.jobs["stray"] = true
+		s, end := begin(t, w, 4)
+		defer end()
+		r := request("ns", "a", "deps:x")
+		s.Ensure(t.Context(), r)
+		after(s, sweepEvery+time.Second, r)
+		if w.count("delete stray") != 0 {
+			t.Error("swept before its functions could ask for it")
+		}
+		after(s, sweepEvery, r)
+		if w.count("delete stray") != 1 || w.count("forget installer stray") != 1 || w.count("delete deps:x") != 0 {
+			t.Errorf("got %q", w.log)
+		}
+	})
+}
+
+func TestRemoveWaitsAndIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		s, end := begin(t, w, 4)
+		defer end()
+		r := request("ns", "hello", "v1")
+		s.Ensure(t.Context(), r)
+		time.Sleep(w.slow / 2)
+		s.Remove(r.Owner, false)
+		synctest.Wait()
+		s.Ensure(t.Context(), r) // the function is made again at once
+		if state := after(s, 5*w.slow, r); state.Phase != Done {
+			t.Errorf("got %+v", state)
+		}
+		want := []string{"attempt hello v1", "cut short hello v1", "forget hello false", "attempt hello v1"}
+		if !slices.Equal(w.log, want) {
+			t.Errorf("got %q, want %q", w.log, want)
+		}
+	})
+}
+
+func TestRemoveIsTriedForAWhile(t *testing.T) {
+	for name, test := range map[string]struct {
+		err      error
+		at, most int
+	}{
+		"away":          {errors.New("away"), 3, 10},
+		"never deletes": {fmt.Errorf("x: %w", registry.ErrNoDelete), 1, 1},
+		"well":          {nil, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.forgetErr = test.err
+				s, end := begin(t, w, 4)
+				defer end()
+				s.Remove(Owner{"ns", "hello"}, false)
+				time.Sleep(time.Hour)
+				if n := w.count("forget hello false"); n < test.at || n > test.most {
+					t.Errorf("%d attempts", n)
+				}
+			})
+		})
+	}
+}
+
+func TestRemoveOfTheLastKeepsWhatAnotherNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		s, end := begin(t, w, 4)
+		defer end()
+		s.Ensure(t.Context(), request("ns", "new", "v1"))
+		s.Remove(Owner{"ns", "old"}, true)
+		time.Sleep(time.Minute)
+		if w.count("forget old false") != 1 {
+			t.Errorf("got %q", w.log)
+		}
+	})
+}
+
+func TestWorkIsBoundedAndFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		s, end := begin(t, w, 1)
+		defer end()
+		var all []Request
+		for i := range 5 {
+			all = append(all, request("busy", fmt.Sprint("f", i), "v1"))
+			s.Ensure(t.Context(), all[i])
+			synctest.Wait()
+		}
+		other := request("quiet", "g", "v1")
+		s.Ensure(t.Context(), other)
+		synctest.Wait()
+		if state := s.Ensure(t.Context(), other); state.Step != Queued || state.Position != 2 {
+			t.Errorf("the other namespace: %+v", state)
+		}
+		if state := s.Ensure(t.Context(), all[4]); state.Position != 5 {
+			t.Errorf("the last of five: %+v", state)
+		}
+		if state := after(s, 3*w.slow+w.slow/2, other); state.Phase != Done {
+			t.Errorf("the other namespace was not served in turn: %q", w.log)
+		}
+		after(s, time.Minute, other)
+		if w.count("attempt f4 v1") != 1 {
+			t.Error("the last was not served")
+		}
+	})
+}
+
+func TestUnfitRegistryEndsTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.unfit = registry.ErrAnonymousPush
+		if err := newService(w, w, 1).Start(t.Context()); !errors.Is(err, registry.ErrAnonymousPush) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestRegistryAwayAtStartIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.unfit = errors.New("away")
+		s, end := begin(t, w, 1)
+		defer end()
+		r := request("ns", "hello", "v1")
+		s.Ensure(t.Context(), r)
+		if state := after(s, time.Minute, r); state.Phase != Done {
+			t.Errorf("got %+v", state)
+		}
+	})
+}
+
+func TestEventsTellOfEveryMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		s := newService(w, w, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := s.Start(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		r := request("ns", "hello", "v1")
+		s.Ensure(ctx, r)
+		var phases []Phase
+		for range 2 { // fetching, done
+			if owner := <-s.Events(); owner != r.Owner {
+				t.Errorf("event of %v", owner)
+			}
+			phases = append(phases, s.Ensure(ctx, r).Phase)
+		}
+		if !slices.Equal(phases, []Phase{Building, Done}) {
+			t.Errorf("got %v", phases)
+		}
+		time.Sleep(time.Hour)
+		select {
+		case owner := <-s.Events():
+			t.Errorf("another event of %v", owner)
+		default:
+		}
+		cancel()
+		all.Wait()
+	})
+}
