@@ -1,0 +1,149 @@
+package install
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/naeel/sless/api/v1alpha1"
+)
+
+var begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func jobOf(conditions ...batchv1.JobConditionType) *batchv1.Job {
+	job := buildJob(testSpec, plain)
+	job.Status.StartTime = &metav1.Time{Time: begun}
+	for _, condition := range conditions {
+		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: condition, Status: corev1.ConditionTrue})
+	}
+	return job
+}
+
+func ended(name string, code int32, reason string) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason}}}
+}
+
+func waiting(name, reason string) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: name, Image: "image-of-" + name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "because"}}}
+}
+
+func running(name string) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+}
+
+// podOf is the pod when the init containers have the given statuses and kaniko the last.
+func podOf(statuses ...corev1.ContainerStatus) *corev1.Pod {
+	pod := &corev1.Pod{}
+	for _, status := range statuses {
+		if status.Name == kanikoStep {
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
+		} else {
+			pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, status)
+		}
+	}
+	return pod
+}
+
+func evictedPod(message string) *corev1.Pod {
+	return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: message}}
+}
+
+func unschedulable() *corev1.Pod {
+	return &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1 nodes"}}}}
+}
+
+func TestProgress(t *testing.T) {
+	initialised := []corev1.ContainerStatus{ended(installStep, 0, "Completed"), ended(checkStep, 0, "Completed")}
+	for name, test := range map[string]struct {
+		job      *batchv1.Job
+		pod      *corev1.Pod
+		after    time.Duration
+		refusal  string
+		done     bool
+		reason   string // of the error; empty for none
+		terminal bool
+		culprit  string
+		says     string
+	}{
+		"no pod yet":          {after: time.Second},
+		"installing":          {pod: podOf(running(installStep), waiting(checkStep, "PodInitializing"), waiting(kanikoStep, "PodInitializing")), after: time.Minute},
+		"copying":             {pod: podOf(append(initialised, running(kanikoStep))...), after: time.Minute},
+		"install failed":      {pod: podOf(ended(installStep, 1, "Error"), waiting(kanikoStep, "PodInitializing")), done: true, reason: v1alpha1.ReasonDependenciesFailed, terminal: true, culprit: installStep, says: "exit code 1"},
+		"check failed":        {pod: podOf(ended(installStep, 0, "Completed"), ended(checkStep, 1, "Error")), done: true, reason: v1alpha1.ReasonDependenciesFailed, terminal: true, culprit: checkStep, says: "refused"},
+		"kaniko failed":       {pod: podOf(append(initialised, ended(kanikoStep, 1, "Error"))...), done: true, reason: v1alpha1.ReasonBuildFailed, culprit: kanikoStep},
+		"out of memory":       {pod: podOf(ended(installStep, 1, "OOMKilled")), done: true, reason: v1alpha1.ReasonBuildOutOfMemory, terminal: true, culprit: installStep, says: "2Gi"},
+		"killed":              {pod: podOf(ended(installStep, 137, "Error")), after: time.Minute, done: true, reason: v1alpha1.ReasonBuildOutOfMemory, terminal: true, culprit: installStep},
+		"kaniko out of it":    {pod: podOf(append(initialised, ended(kanikoStep, 137, "OOMKilled"))...), done: true, reason: v1alpha1.ReasonBuildOutOfMemory, terminal: true, culprit: kanikoStep},
+		"too slow":            {pod: podOf(running(installStep)), after: 301 * time.Second, done: true, reason: v1alpha1.ReasonBuildTimeout, terminal: true, culprit: installStep, says: "300 seconds"},
+		"deadline passed":     {job: jobOf(batchv1.JobFailed), after: 400 * time.Second, done: true, reason: v1alpha1.ReasonBuildTimeout, terminal: true},
+		"pod deleted":         {job: jobOf(batchv1.JobFailed), after: time.Minute, done: true, reason: v1alpha1.ReasonBuildFailed, says: "gone"},
+		"image being pulled":  {pod: podOf(waiting(installStep, "ErrImagePull")), after: time.Second, reason: v1alpha1.ReasonImagePullFailed, says: "image-of-install"},
+		"image unpullable":    {pod: podOf(waiting(installStep, "ImagePullBackOff")), after: 2 * time.Minute, done: true, reason: v1alpha1.ReasonImagePullFailed, says: "because"},
+		"mount missing":       {pod: podOf(waiting(kanikoStep, "CreateContainerConfigError")), reason: v1alpha1.ReasonBuildFailed, says: kanikoStep},
+		"no room":             {pod: unschedulable(), after: time.Minute, reason: v1alpha1.ReasonBuilding, says: "0/1 nodes"},
+		"no room at the end":  {pod: unschedulable(), after: 301 * time.Second, done: true, reason: v1alpha1.ReasonBuilding, says: "0/1 nodes"},
+		"refused":             {refusal: "exceeded quota", after: time.Minute, reason: v1alpha1.ReasonQuotaExceeded, says: "exceeded quota"},
+		"refused to the end":  {refusal: "exceeded quota", after: 301 * time.Second, done: true, reason: v1alpha1.ReasonQuotaExceeded},
+		"volume full":         {pod: evictedPod(`Usage of EmptyDir volume "deps" exceeds the limit "4Gi".`), done: true, reason: v1alpha1.ReasonDependenciesFailed, terminal: true, says: "4Gi"},
+		"evicted by the node": {pod: evictedPod("The node was low on resource: memory."), done: true, reason: v1alpha1.ReasonBuildFailed, says: "low on resource"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := test.job
+			if job == nil {
+				job = jobOf()
+			}
+			seen := observation{job: job, pod: test.pod, now: begun.Add(test.after), refusal: test.refusal, memory: "2Gi", volume: "4Gi"}
+			progress, culprit := seen.progress()
+			if progress.Done != test.done || culprit != test.culprit {
+				t.Errorf("done %v, culprit %q", progress.Done, culprit)
+			}
+			if test.reason == "" {
+				if progress.Err != nil {
+					t.Errorf("got %v", progress.Err)
+				}
+				return
+			}
+			if err := progress.Err; err == nil || err.Reason != test.reason || err.Terminal != test.terminal || !strings.Contains(err.Message, test.says) {
+				t.Errorf("got %+v", err)
+			}
+		})
+	}
+}
+
+func TestTailHasNoSecrets(t *testing.T) {
+	for secret, line := range map[string]string{
+		"hunter2-a":              "Looking in indexes: https://user:hunter2-a@pip.example.org/simple",
+		"hunter2-b":              "https://hunter2-b@git.example.org/x.git",
+		"hunter2-c-0123456789":   "Authorization: Bearer hunter2-c-0123456789",
+		"aHVudGVyMjpodW50ZXIy":   "authorization: Basic aHVudGVyMjpodW50ZXIy",
+		"hunter2-d":              "//npm.example.org/:_authToken=hunter2-d",
+		"hunter2-e":              `{"password": "hunter2-e"}`,
+		"hunter2-f":              "AWS_SECRET_ACCESS_KEY=hunter2-f",
+		"npm_0123456789abcdefgh": "saw npm_0123456789abcdefgh there",
+	} {
+		if got := Tail(line); strings.Contains(got, secret) || !strings.Contains(got, "***") {
+			t.Errorf("%q became %q", line, got)
+		}
+	}
+	for _, harmless := range []string{"ERROR: No matching distribution found for nope==9", "npm error 404 Not Found - GET https://npm.example.org/nope", "tokenizers==0.1 is installed"} {
+		if got := Tail(harmless); got != harmless {
+			t.Errorf("%q became %q", harmless, got)
+		}
+	}
+}
+
+func TestTailIsShortAndClean(t *testing.T) {
+	if got := Tail(strings.Repeat("line\n", 100)); strings.Count(got, "line") != tailLines {
+		t.Errorf("%d lines", strings.Count(got, "line"))
+	}
+	if got := Tail("first " + strings.Repeat("я", 10_000) + " last"); len(got) > tailBytes || !strings.HasSuffix(got, " last") || strings.Contains(got, "�") {
+		t.Errorf("%d bytes, ends %q", len(got), got[len(got)-10:])
+	}
+	if got := Tail("\x1b[31mred\x1b[0m \x00\xff\rx"); got != "red �x" {
+		t.Errorf("got %q", got)
+	}
+}
