@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -49,12 +49,12 @@ func buildImages(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	// One after the other, for one build may use all of a small machine; the failure of one says nothing about the next.
+	var failures []error
 	for _, entry := range catalogue {
-		if err := maker.runtime(ctx, entry.runtime, kaniko); err != nil {
-			return err
-		}
+		failures = append(failures, maker.runtime(ctx, entry.runtime, kaniko))
 	}
-	return nil
+	return errors.Join(failures...)
 }
 
 func (a *app) imageMaker() (imageMaker, error) {
@@ -109,18 +109,16 @@ func (m imageMaker) kaniko(ctx context.Context) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	var image v1.Image
 	item := images.Item{Name: "kaniko", Tag: binaries.KanikoVersion, Inputs: inputs, Make: func(context.Context) (v1.Image, error) {
 		return images.Kaniko(executor)
 	}}
 	if err := m.ensure(ctx, item, ""); err != nil {
 		return nil, err
 	}
-	image, err = m.cache.Get(item.Name+"-"+item.Inputs, func() (v1.Image, error) { return item.Make(ctx) })
-	return image, err
+	return m.cache.Get(item.Key(), func() (v1.Image, error) { return item.Make(ctx) })
 }
 
-// bases gives for each runtime what makes its base image.
+// base is the image that a runtime's Dockerfile starts from.
 func (a *app) base(name string) (images.Item, error) {
 	inputs, err := images.BaseInputs()
 	if err != nil {
@@ -135,22 +133,19 @@ func (a *app) base(name string) (images.Item, error) {
 	return images.Item{Name: "base-" + name, Tag: imageTag, Inputs: inputs, Make: make}, nil
 }
 
-// warmBases makes the base images for the cache, all at once, beside something else.
+// warmBases makes the base images that runtime images are yet to be built on, in the background.
 func (a *app) warmBases(ctx context.Context) (wait func() error) {
-	var all sync.WaitGroup
-	failures := make([]error, len(catalogue))
-	for i, entry := range catalogue {
-		all.Go(func() { failures[i] = a.warmBase(ctx, entry.runtime) })
-	}
-	return func() error {
-		all.Wait()
-		for _, err := range failures {
-			if err != nil {
-				return err
-			}
+	var builds []func() error
+	for _, entry := range catalogue {
+		item, err := a.runtimeItem(entry.runtime)
+		if err != nil || a.cache.Has(item.Key()) {
+			continue // an error comes again where the item is used
 		}
-		return nil
+		builds = append(builds, func() error { return a.warmBase(ctx, entry.runtime) })
 	}
+	done := make(chan error, 1)
+	go func() { done <- inParallel(len(builds), builds) }()
+	return func() error { return <-done }
 }
 
 func (a *app) warmBase(ctx context.Context, name string) error {
@@ -158,16 +153,25 @@ func (a *app) warmBase(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	key := item.Name + "-" + item.Inputs
-	if a.cache.Has(key) {
+	if a.cache.Has(item.Key()) {
 		return nil
 	}
 	temp := filepath.Join(a.place.In("build"), "base-"+name)
 	defer os.RemoveAll(temp)
 	return a.progress.Step("base image for "+name+" from Debian packages", a.place.Log("image-base-"+name), func() error {
-		_, err := a.cache.Get(key, func() (v1.Image, error) { return item.Make(ctx) })
+		_, err := a.cache.Get(item.Key(), func() (v1.Image, error) { return item.Make(ctx) })
 		return err
 	})
+}
+
+// runtimeItem is a runtime's image without the way to make it.
+func (a *app) runtimeItem(name string) (images.Item, error) {
+	base, err := a.base(name)
+	if err != nil {
+		return images.Item{}, err
+	}
+	inputs, err := images.Inputs(a.place.Repo, []string{filepath.Join("runtimes", name)}, base.Inputs)
+	return images.Item{Name: "runtime-" + name, Tag: imageTag, Inputs: inputs}, err
 }
 
 func (m imageMaker) runtime(ctx context.Context, name string, kaniko v1.Image) error {
@@ -175,22 +179,19 @@ func (m imageMaker) runtime(ctx context.Context, name string, kaniko v1.Image) e
 		m.progress.Say("      no image runtime-%s: runtimes/%s has no Dockerfile yet", name, name)
 		return nil
 	}
-	base, err := m.base(name)
+	item, err := m.runtimeItem(name)
 	if err != nil {
 		return err
 	}
-	inputs, err := images.Inputs(m.place.Repo, []string{filepath.Join("runtimes", name)}, base.Inputs)
-	if err != nil {
-		return err
-	}
-	item := images.Item{Name: "runtime-" + name, Tag: imageTag, Inputs: inputs}
-	item.Make = func(ctx context.Context) (v1.Image, error) {
-		return m.buildRuntime(ctx, name, base, item, kaniko)
-	}
+	item.Make = func(ctx context.Context) (v1.Image, error) { return m.buildRuntime(ctx, name, item, kaniko) }
 	return m.ensure(ctx, item, m.place.Log(item.Name))
 }
 
-func (m imageMaker) buildRuntime(ctx context.Context, name string, base, item images.Item, kaniko v1.Image) (v1.Image, error) {
+func (m imageMaker) buildRuntime(ctx context.Context, name string, item images.Item, kaniko v1.Image) (v1.Image, error) {
+	base, err := m.base(name)
+	if err != nil {
+		return nil, err
+	}
 	if err := m.warmBase(ctx, name); err != nil {
 		return nil, err
 	}

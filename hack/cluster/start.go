@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/naeel/sless/hack/cluster/internal/binaries"
 	"github.com/naeel/sless/hack/cluster/internal/node"
@@ -15,20 +17,33 @@ func start(ctx context.Context, a *app) error {
 		a.progress.Say("      using the cluster of SLESS_KUBECONFIG")
 		return a.forward()
 	}
-	if err := node.CheckRoot(); err != nil {
-		return err
-	}
-	unlock, err := lockMachine()
+	unlock, err := a.prepare(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := a.node.InstallPackages(ctx); err != nil {
-		return err
-	}
 	if err := a.buildPrograms(ctx); err != nil {
 		return err
 	}
+	return a.startAll(ctx)
+}
+
+// prepare takes the machine for this run and installs the packages that everything else needs.
+func (a *app) prepare(ctx context.Context) (unlock func(), err error) {
+	if err := node.CheckRoot(); err != nil {
+		return nil, err
+	}
+	if unlock, err = lockMachine(); err != nil {
+		return nil, err
+	}
+	if err := a.node.InstallPackages(ctx); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+func (a *app) startAll(ctx context.Context) error {
 	if err := a.claim(ctx); err != nil {
 		return err
 	}
@@ -47,19 +62,32 @@ func start(ctx context.Context, a *app) error {
 	return a.forward()
 }
 
+// buildPrograms builds what runs here, two at a time: each build alone leaves a core idle while it downloads and links.
 func (a *app) buildPrograms(ctx context.Context) error {
-	if err := a.builder.Kube(ctx); err != nil {
-		return err
+	builds := []func() error{
+		func() error { return a.builder.Kube(ctx) }, // the longest first
+		func() error { return a.builder.Link(ctx, binaries.KubeRouter) },
 	}
-	if err := a.builder.Link(ctx, binaries.KubeRouter); err != nil {
-		return err
+	for _, program := range []binaries.Program{binaries.CoreDNS, binaries.Registry, binaries.Kaniko, binaries.S3, binaries.Pause} {
+		builds = append(builds, func() error { _, err := a.builder.Build(ctx, program); return err })
 	}
-	for _, program := range []binaries.Program{binaries.Pause, binaries.CoreDNS, binaries.Registry, binaries.S3, binaries.Kaniko} {
-		if _, err := a.builder.Build(ctx, program); err != nil {
-			return err
-		}
+	return inParallel(2, builds)
+}
+
+// inParallel runs all, at most so many at a time, and gives every error.
+func inParallel(most int, tasks []func() error) error {
+	var all sync.WaitGroup
+	places := make(chan struct{}, most)
+	failures := make([]error, len(tasks))
+	for i, task := range tasks {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			failures[i] = task()
+		})
 	}
-	return nil
+	all.Wait()
+	return errors.Join(failures...)
 }
 
 func (a *app) startPlane(ctx context.Context) error {

@@ -1,10 +1,33 @@
 package main
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // up goes all the way from nothing to sample functions that answer. What is there already stays as it is.
 func up(ctx context.Context, a *app) error {
-	for _, step := range []func(context.Context, *app) error{start, buildImages, installSless, samples} {
+	if a.external {
+		return inOrder(ctx, a, start, buildImages, installSless, samples)
+	}
+	unlock, err := a.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// Mostly downloads, beside what is mostly compilation.
+	awaitBases := a.warmBases(ctx)
+	if err := errors.Join(a.buildPrograms(ctx), awaitBases()); err != nil {
+		return err
+	}
+	if err := a.startAll(ctx); err != nil {
+		return err
+	}
+	return inOrder(ctx, a, buildImages, installSless, samples)
+}
+
+func inOrder(ctx context.Context, a *app, steps ...func(context.Context, *app) error) error {
+	for _, step := range steps {
 		if err := step(ctx, a); err != nil {
 			return err
 		}

@@ -218,16 +218,30 @@ func (a Addons) load(ctx context.Context, p *program) error {
 	if err != nil || present[p.image] {
 		return err
 	}
+	tar := filepath.Join(a.Cache.Dir, filepath.Base(path)+".tar")
+	if _, err := os.Stat(tar); err != nil {
+		if err := writeImage(tar, path, p); err != nil {
+			return err
+		}
+	}
+	return a.Node.Import(ctx, tar)
+}
+
+// writeImage writes under another name first: a file with the right name is whole.
+func writeImage(tar, path string, p *program) error {
 	image, err := images.Program(path, "/"+p.binary.Name)
 	if err != nil {
 		return err
 	}
-	tar := a.Place.In(p.binary.Name + ".tar")
-	defer os.Remove(tar)
-	if err := images.WriteTar(tar, p.image, image); err != nil {
+	if err := os.MkdirAll(filepath.Dir(tar), 0o755); err != nil {
 		return err
 	}
-	return a.Node.Import(ctx, tar)
+	aside := fmt.Sprintf("%s.%d", tar, os.Getpid())
+	defer os.Remove(aside)
+	if err := images.WriteTar(aside, p.image, image); err != nil {
+		return err
+	}
+	return os.Rename(aside, tar)
 }
 
 // imageName names an image by its program's file, whose name carries the hash of what it was built from.

@@ -82,6 +82,9 @@ type Item struct {
 	Make   func(ctx context.Context) (v1.Image, error)
 }
 
+// Key names this state of the image in the cache.
+func (i Item) Key() string { return i.Name + "-" + i.Inputs }
+
 // Store makes, keeps, pushes and records images.
 type Store struct {
 	Registry Registry
@@ -100,7 +103,7 @@ func (s Store) Current(ctx context.Context, item Item) (bool, error) {
 
 // Ensure brings the item into the registry, from the cache if it was made before, and records it.
 func (s Store) Ensure(ctx context.Context, item Item) error {
-	image, err := s.Cache.Get(item.Name+"-"+item.Inputs, func() (v1.Image, error) { return item.Make(ctx) })
+	image, err := s.Cache.Get(item.Key(), func() (v1.Image, error) { return item.Make(ctx) })
 	if err != nil {
 		return err
 	}
