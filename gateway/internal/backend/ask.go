@@ -16,8 +16,10 @@ const (
 	askInterval     = 25 * time.Millisecond
 	askFor          = 2 * time.Minute
 	askSlowInterval = 500 * time.Millisecond
-	// askTimeout bounds one asking. It is long, because a busy node is not a dead one.
-	askTimeout = 3 * time.Second
+	// shortestAsk and longestAsk bound one asking. The first ones are short, because the first packets to a new pod may be lost, and are sent again
+	// only after a second; each that is not answered in time makes the next longer, because a busy node is not a dead one.
+	shortestAsk = 300 * time.Millisecond
+	longestAsk  = 4800 * time.Millisecond
 	// maxRevision is the longest revision that is believed.
 	maxRevision = 64
 )
@@ -56,8 +58,6 @@ func (a *HTTPAsker) Ask(ctx context.Context, address string) (Answer, error) {
 	case <-ctx.Done():
 		return Answer{}, ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+names.HealthPath, nil)
 	if err != nil {
 		return Answer{}, fmt.Errorf("ask %s: %w", address, err)
@@ -98,8 +98,14 @@ func (p *Pool) startAsking(e *Endpoint) {
 // change of it starts the asking again. An endpoint that the kubelet calls ready and that can't be reached is asked for good: nothing else would
 // bring it back.
 func (p *Pool) askUntilKnown(e *Endpoint) {
+	limit := shortestAsk
 	for {
-		answer, err := p.asker.Ask(e.ctx, e.Address)
+		ctx, cancel := context.WithTimeout(e.ctx, limit)
+		answer, err := p.asker.Ask(ctx, e.Address)
+		if ctx.Err() != nil {
+			limit = min(2*limit, longestAsk)
+		}
+		cancel()
 		pause, goOn := p.learn(e, answer, err)
 		if !goOn {
 			return

@@ -90,6 +90,15 @@ func (t *Table) LookupHost(host string) (route *Route, under bool) {
 // All returns every route.
 func (t *Table) All() []*Route { return t.paths.all() }
 
+// Len returns how many routes there are.
+func (t *Table) Len() int {
+	n := 0
+	for i := range t.paths.parts {
+		n += len(*t.paths.parts[i].Load())
+	}
+	return n
+}
+
 const shardCount = 256
 
 // shards is a map in parts. Each part is immutable and swapped whole, so that readers need no lock and a change copies one part

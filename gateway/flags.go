@@ -1,0 +1,106 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/naeel/sless/gateway/internal/proxy"
+)
+
+// options are the command line.
+type options struct {
+	publicAddress, internalAddress, adminAddress string
+	kubeconfig                                   string
+	domain                                       string
+	trustedProxies                               prefixes
+	callers                                      string
+	maxBodyBytes                                 int64
+	maxHeaderBytes                               int
+	maxWaiting                                   int
+	headerTimeout, bodyTimeout, idleTimeout      time.Duration
+	waitTimeout                                  time.Duration
+	drainDelay, drainTimeout                     time.Duration
+	accessLog                                    string
+}
+
+const defaultCallers = "system:serviceaccount:sless-system:operator,system:serviceaccount:sless-system:apiserver"
+
+// parse reads and checks the command line.
+func parse(args []string) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("gateway", flag.ContinueOnError)
+	f.StringVar(&o.publicAddress, "public-address", ":8080", "address of the public listener")
+	f.StringVar(&o.internalAddress, "internal-address", ":8082", "address of the listener for operator and apiserver")
+	f.StringVar(&o.adminAddress, "admin-address", ":9090", "address of the listener for health, metrics and profiles")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's own account")
+	f.StringVar(&o.domain, "domain", "", "domain under which every function has a host of its own; empty: only paths")
+	f.Var(&o.trustedProxies, "trusted-proxies", "address ranges, separated by commas, of proxies whose X-Forwarded-* and X-Request-Id are believed")
+	f.StringVar(&o.callers, "callers", defaultCallers, "users, separated by commas, that may use the internal listener")
+	f.Int64Var(&o.maxBodyBytes, "max-body-bytes", 32<<20, "largest request body")
+	f.IntVar(&o.maxHeaderBytes, "max-header-bytes", 128<<10, "largest request head")
+	f.IntVar(&o.maxWaiting, "max-waiting", 1000, "how many requests of one function may wait for a free pod")
+	f.DurationVar(&o.headerTimeout, "header-timeout", 10*time.Second, "how long a caller may take to send the head of a request")
+	f.DurationVar(&o.bodyTimeout, "body-timeout", time.Minute, "how long a caller may send nothing of a body that it owes")
+	f.DurationVar(&o.idleTimeout, "idle-timeout", 3*time.Minute, "how long a caller's connection may be without a request; longer than a proxy in front keeps it")
+	f.DurationVar(&o.waitTimeout, "wait-timeout", 10*time.Second, "how long a request may wait for a free pod")
+	f.DurationVar(&o.drainDelay, "drain-delay", 3*time.Second, "how long to go on serving after SIGTERM, until nobody sends requests here any more")
+	f.DurationVar(&o.drainTimeout, "drain-timeout", 80*time.Second, "how long requests may then take to end")
+	f.StringVar(&o.accessLog, "access-log", string(proxy.LogAll), "requests that get a log line: all, errors or off")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	return o, o.check()
+}
+
+func (o *options) check() error {
+	switch proxy.LogRequests(o.accessLog) {
+	case proxy.LogAll, proxy.LogErrors, proxy.LogNone:
+	default:
+		return fmt.Errorf("-access-log is %q: must be all, errors or off", o.accessLog)
+	}
+	if o.maxBodyBytes <= 0 || o.maxHeaderBytes <= 0 || o.maxWaiting < 0 {
+		return fmt.Errorf("-max-body-bytes and -max-header-bytes must be greater than 0, -max-waiting at least 0")
+	}
+	for name, d := range map[string]time.Duration{
+		"header-timeout": o.headerTimeout, "body-timeout": o.bodyTimeout, "idle-timeout": o.idleTimeout, "wait-timeout": o.waitTimeout, "drain-timeout": o.drainTimeout,
+	} {
+		if d <= 0 {
+			return fmt.Errorf("-%s must be greater than 0", name)
+		}
+	}
+	return nil
+}
+
+// prefixes is a flag of address ranges.
+type prefixes []netip.Prefix
+
+// String writes the flag's value.
+func (p *prefixes) String() string {
+	texts := make([]string, len(*p))
+	for i, prefix := range *p {
+		texts[i] = prefix.String()
+	}
+	return strings.Join(texts, ",")
+}
+
+// Set reads the flag's value.
+func (p *prefixes) Set(value string) error {
+	*p = nil
+	for text := range strings.SplitSeq(value, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("%q is no address range such as 10.0.0.0/8", text)
+		}
+		*p = append(*p, prefix.Masked())
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package proxy
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// recorder is the caller's ResponseWriter. It notes what is answered and puts on it what every answer has.
+type recorder struct {
+	http.ResponseWriter
+	call   *call
+	status int
+	bytes  int64
+	// hijacked is the caller's connection once it has changed protocol.
+	hijacked atomic.Pointer[net.Conn]
+}
+
+// WriteHeader sends the head. Informational heads may come before the real one.
+func (r *recorder) WriteHeader(status int) {
+	if status >= http.StatusOK && r.status == 0 {
+		r.status = status
+		h := r.Header()
+		h.Set("X-Request-Id", r.call.id)
+		if r.call.gateway.draining.Load() {
+			h.Set("Connection", "close")
+		}
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write sends a part of the body.
+func (r *recorder) Write(part []byte) (int, error) {
+	if r.status == 0 {
+		r.WriteHeader(http.StatusOK)
+	}
+	n, err := r.ResponseWriter.Write(part)
+	r.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach what is beneath.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// Hijack gives the connection away, to a protocol such as WebSocket.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffer, err := http.NewResponseController(r.ResponseWriter).Hijack()
+	if err == nil {
+		r.status = http.StatusSwitchingProtocols
+		r.hijacked.Store(&conn)
+	}
+	return conn, buffer, err
+}
+
+// interruptRead makes a Read of the caller's body that is under way return. Cancelling a context does not.
+func (r *recorder) interruptRead() {
+	_ = http.NewResponseController(r.ResponseWriter).SetReadDeadline(past)
+}
+
+// interrupt makes a Read or Write of the caller's connection that is under way return.
+func (r *recorder) interrupt() {
+	if conn := r.hijacked.Load(); conn != nil {
+		_ = (*conn).Close()
+		return
+	}
+	r.interruptRead()
+	_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(past)
+}
+
+var past = time.Unix(1, 0)

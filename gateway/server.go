@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/naeel/sless/gateway/internal/admin"
+	"github.com/naeel/sless/gateway/internal/auth"
+	"github.com/naeel/sless/gateway/internal/backend"
+	"github.com/naeel/sless/gateway/internal/metrics"
+	"github.com/naeel/sless/gateway/internal/proxy"
+	"github.com/naeel/sless/gateway/internal/route"
+	"github.com/naeel/sless/gateway/internal/watch"
+)
+
+// maxAsking is how many pods are asked about themselves at the same time.
+const maxAsking = 512
+
+// gateway is the whole program, ready to serve.
+type gateway struct {
+	options   *options
+	logger    *slog.Logger
+	proxy     *proxy.Gateway
+	transport *http.Transport
+	table     *route.Table
+	metrics   *metrics.Metrics
+	watcher   *watch.Watcher
+	ready     admin.Readiness
+	listeners []listener
+}
+
+// listener is one address and what answers there.
+type listener struct {
+	net.Listener
+	name   string
+	server *http.Server
+}
+
+// build makes the gateway and opens its listeners.
+func build(o *options, logger *slog.Logger) (*gateway, error) {
+	config, err := kubeConfig(o.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("Kubernetes configuration: %w", err)
+	}
+	clients, err := watch.NewClients(config)
+	if err != nil {
+		return nil, err
+	}
+	g := &gateway{options: o, logger: logger, table: route.NewTable(o.domain), transport: proxy.NewTransport()}
+	g.metrics = metrics.New(g.table.Len)
+	g.proxy = proxy.New(proxy.Options{
+		Table: g.table, Metrics: g.metrics, Transport: g.transport,
+		Auth:           auth.New(clients, strings.Split(o.callers, ",")),
+		Access:         logger,
+		LogRequests:    proxy.LogRequests(o.accessLog),
+		TrustedProxies: o.trustedProxies,
+		MaxBodyBytes:   o.maxBodyBytes, BodyTimeout: o.bodyTimeout, WaitTimeout: o.waitTimeout,
+	})
+	asker := backend.NewHTTPAsker(g.transport, maxAsking)
+	g.watcher, err = watch.New(clients, g.table, func(namespace, name string) *route.Route {
+		return &route.Route{Namespace: namespace, Name: name, Pool: backend.NewPool(asker, o.maxWaiting), Meter: g.metrics.Meter(namespace, name)}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return g, g.listen()
+}
+
+func kubeConfig(path string) (*rest.Config, error) {
+	if path == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", path)
+}
+
+// listen opens the listeners.
+func (g *gateway) listen() error {
+	for _, l := range []struct {
+		name, address string
+		handler       http.Handler
+	}{
+		{"public", g.options.publicAddress, g.proxy.Public()},
+		{"internal", g.options.internalAddress, g.proxy.Internal()},
+		{"admin", g.options.adminAddress, admin.Handler(g.table, &g.ready, g.metrics.Gatherer())},
+	} {
+		opened, err := net.Listen("tcp", l.address)
+		if err != nil {
+			g.closeListeners()
+			return fmt.Errorf("%s listener: %w", l.name, err)
+		}
+		g.listeners = append(g.listeners, listener{Listener: opened, name: l.name, server: g.server(l.handler)})
+	}
+	return nil
+}
+
+func (g *gateway) closeListeners() {
+	for _, l := range g.listeners {
+		_ = l.Close()
+	}
+}
+
+// server returns a server whose time-outs bound what a caller may do before its request is known, and nothing after that: uploads, streams
+// and WebSockets have clocks of their own.
+func (g *gateway) server(handler http.Handler) *http.Server {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // as an Ingress may speak it
+	return &http.Server{
+		Handler:                      handler,
+		Protocols:                    protocols,
+		ReadHeaderTimeout:            g.options.headerTimeout,
+		IdleTimeout:                  g.options.idleTimeout,
+		MaxHeaderBytes:               g.options.maxHeaderBytes,
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(g.logger.Handler(), slog.LevelDebug),
+	}
+}
+
+// serve serves until ctx ends, then drains.
+func (g *gateway) serve(ctx context.Context) error {
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	failed := make(chan error, len(g.listeners)+1)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := g.watcher.Run(watching, g.synced); err != nil {
+			failed <- err
+		}
+	})
+	for _, l := range g.listeners {
+		running.Go(func() {
+			if err := l.server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("%s listener: %w", l.name, err)
+			}
+		})
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+		g.drain()
+	case err = <-failed:
+	}
+	for _, l := range g.listeners {
+		_ = l.server.Close()
+	}
+	stopWatching()
+	running.Wait()
+	for _, r := range g.table.All() {
+		r.Pool.Close()
+	}
+	g.transport.CloseIdleConnections()
+	return err
+}
+
+func (g *gateway) synced() {
+	g.metrics.SetSynced()
+	g.ready.Synced()
+	g.logger.Info("ready", "routes", g.table.Len())
+}
+
+// drain goes on serving until nobody sends requests here any more, then lets those in flight end. The admin listener stays to the last: it says
+// that this gateway is not ready.
+func (g *gateway) drain() {
+	g.ready.Drain()
+	g.proxy.Drain()
+	g.logger.Info("draining", "delay", g.options.drainDelay.String())
+	time.Sleep(g.options.drainDelay)
+	ctx, cancel := context.WithTimeout(context.Background(), g.options.drainTimeout)
+	defer cancel()
+	var closing sync.WaitGroup
+	for _, l := range g.listeners {
+		if l.name != "admin" {
+			closing.Go(func() { _ = l.server.Shutdown(ctx) }) // what is left then is cut by Close
+		}
+	}
+	closing.Wait()
+	done := make(chan struct{})
+	go func() {
+		g.proxy.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		g.logger.Info("drained")
+	case <-ctx.Done():
+		g.logger.Warn("requests cut", "after", g.options.drainTimeout.String())
+	}
+}
