@@ -154,8 +154,11 @@ func writeFile(out *tar.Writer, file File) error {
 	}
 }
 
+// epoch is the time of every file: a real one would change the digest.
+var epoch = time.Unix(0, 0)
+
 func header(name string, kind byte, mode, size int64) *tar.Header {
-	return &tar.Header{Name: name, Typeflag: kind, Mode: mode, Size: size, ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+	return &tar.Header{Name: name, Typeflag: kind, Mode: mode, Size: size, ModTime: epoch, Format: tar.FormatPAX}
 }
 
 func or(mode, fallback int64) int64 {

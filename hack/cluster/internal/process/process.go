@@ -5,6 +5,7 @@
 package process
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,8 +20,8 @@ import (
 )
 
 const (
-	stopGrace = 10 * time.Second
-	poll      = 20 * time.Millisecond
+	defaultGrace = 10 * time.Second
+	poll         = 20 * time.Millisecond
 )
 
 // Spec says how to run a program.
@@ -33,7 +34,10 @@ type Spec struct {
 }
 
 // Set is a folder of records.
-type Set struct{ Dir string }
+type Set struct {
+	Dir   string
+	Grace time.Duration // how long a program may take to end when asked; 0: ten seconds
+}
 
 type record struct {
 	PID   int
@@ -125,7 +129,7 @@ func (s Set) Kill(name string) error { return s.end(name, syscall.SIGKILL) }
 func (s Set) end(name string, signals ...syscall.Signal) error {
 	rec, ok := s.read(name)
 	if ok && rec.alive() {
-		if err := rec.end(signals); err != nil {
+		if err := rec.end(signals, cmp.Or(s.Grace, defaultGrace)); err != nil {
 			return fmt.Errorf("stop %s (process %d): %w", name, rec.PID, err)
 		}
 	}
@@ -135,12 +139,12 @@ func (s Set) end(name string, signals ...syscall.Signal) error {
 	return nil
 }
 
-func (r record) end(signals []syscall.Signal) error {
+func (r record) end(signals []syscall.Signal, grace time.Duration) error {
 	for _, signal := range signals {
 		if err := syscall.Kill(r.PID, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
-		for deadline := time.Now().Add(stopGrace); time.Now().Before(deadline); time.Sleep(poll) {
+		for deadline := time.Now().Add(grace); time.Now().Before(deadline); time.Sleep(poll) {
 			if !r.alive() {
 				return nil
 			}
