@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn on uvloop, with a limit on the size of a request's head and a drain that loses nothing."""
+"""The HTTP server: uvicorn on uvloop, with a drain that loses nothing."""
 
 import asyncio
 import logging
@@ -7,15 +7,13 @@ import time
 from types import FrameType
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from . import problem
 from .app import App
 from .function import Function
+from .protocol import Protocol
 from .settings import Settings
 from .termination import write_error
 
-_HEAD_LIMIT = 256 << 10
 _KEEP_ALIVE_SECONDS = 620  # longer than any client keeps an idle connection, so that none is closed under a request
 
 
@@ -57,7 +55,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=_Protocol,
+                http=Protocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -89,34 +87,3 @@ class _Server(uvicorn.Server):
         while self._function.running or time.monotonic() - max(began, self._app.last_request) < self._settings.drain_seconds:
             await asyncio.sleep(0.05)
         self.should_exit = True
-
-
-class _Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, which by itself takes a head of any size into memory."""
-
-    _in_head = True
-    _head_size = 0
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if not self._in_head:
-            return
-        self._head_size += len(data)
-        if self._head_size > _HEAD_LIMIT and not self.transport.is_closing():
-            self._refuse_head()
-
-    def on_headers_complete(self) -> None:
-        self._in_head, self._head_size = False, 0
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self._in_head = True
-        super().on_message_complete()
-
-    def _refuse_head(self) -> None:
-        why = problem.HEAD_TOO_LARGE
-        body = why.body("")
-        headers = [*why.headers(), (b"content-length", str(len(body)).encode())]
-        lines = [b"HTTP/1.1 431 Request Header Fields Too Large", *(b": ".join(header) for header in headers)]
-        self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n" + body)
-        self.transport.close()
