@@ -1,0 +1,164 @@
+package build
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/build/fault"
+	"github.com/naeel/sless/operator/internal/build/install"
+)
+
+// world is a registry, a cluster and what goes on in them, in which every image needs the dependencies of its request's CodeHash, if
+// that has any: "deps:<key>".
+type world struct {
+	mu        sync.Mutex
+	log       []string
+	installed map[string]bool
+	jobs      map[string]bool
+	outcome   map[string]*fault.Error // of a Job, by key
+	slow      time.Duration           // of an attempt
+	jobTime   time.Duration
+	started   map[string]time.Time
+	fails     func(Request) error
+	forgetErr error
+	unfit     error
+}
+
+func newWorld() *world {
+	return &world{installed: map[string]bool{}, jobs: map[string]bool{}, outcome: map[string]*fault.Error{}, started: map[string]time.Time{}, slow: time.Second, jobTime: 10 * time.Second}
+}
+
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+func (w *world) count(line string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, l := range w.log {
+		if l == line {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) checkRegistry(context.Context) error { return w.unfit }
+
+func (w *world) attempt(ctx context.Context, request Request, report func(Step)) (outcome, error) {
+	report(Fetching)
+	w.note("attempt %s %s", request.Owner.Name, request.CodeHash)
+	if !sleep(ctx, w.slow) {
+		w.note("cut short %s %s", request.Owner.Name, request.CodeHash)
+		return outcome{}, ctx.Err()
+	}
+	if w.fails != nil {
+		if err := w.fails(request); err != nil {
+			return outcome{}, err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if key := request.CodeHash; len(key) > 5 && key[:5] == "deps:" && !w.installed[key] {
+		return outcome{install: &install.Spec{Key: key, Namespace: request.Owner.Namespace}}, nil
+	}
+	return outcome{result: &Result{Image: "image of " + request.CodeHash}}, nil
+}
+
+func (w *world) forget(ctx context.Context, owner Owner, last bool) error {
+	w.note("forget %s %v", owner.Name, last)
+	if !sleep(ctx, w.slow) {
+		return ctx.Err()
+	}
+	return w.forgetErr
+}
+
+func (w *world) forgetInstaller(_ context.Context, _, key string) error {
+	w.note("forget installer %s", key)
+	return nil
+}
+
+func (w *world) Ensure(_ context.Context, spec install.Spec) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.jobs[spec.Key] {
+		w.log = append(w.log, "job "+spec.Key)
+		w.jobs[spec.Key] = true
+		w.started[spec.Key] = time.Now()
+	}
+	return nil
+}
+
+func (w *world) Observe(_ context.Context, key string, now time.Time) (install.Progress, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.jobs[key] {
+		return install.Progress{Done: true, Err: fault.Transient(v1alpha1.ReasonBuildFailed, "gone")}, nil
+	}
+	if now.Sub(w.started[key]) < w.jobTime {
+		return install.Progress{}, nil
+	}
+	err := w.outcome[key]
+	w.installed[key] = err == nil
+	return install.Progress{Done: true, Err: err}, nil
+}
+
+func (w *world) Delete(_ context.Context, key string) error {
+	w.note("delete %s", key)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.jobs, key)
+	return nil
+}
+
+func (w *world) List(context.Context) ([]install.Left, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var left []install.Left
+	for key := range w.jobs {
+		left = append(left, install.Left{Key: key})
+	}
+	return left, nil
+}
+
+// begin starts a Service in the world; the returned function ends it.
+func begin(t *testing.T, w *world, places int) (*Service, func()) {
+	t.Helper()
+	s := newService(w, w, places)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := s.Start(ctx); err != nil {
+			t.Errorf("Start: %v", err)
+		}
+	})
+	all.Go(func() {
+		for {
+			select {
+			case <-s.Events():
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return s, func() { cancel(); all.Wait() }
+}
+
+func request(namespace, name, code string) Request {
+	return Request{Owner: Owner{namespace, name}, CodeHash: code, TimeoutSeconds: 300}
+}
+
+// after lets time pass and says how the request is then.
+func after(s *Service, duration time.Duration, r Request) State {
+	time.Sleep(duration)
+	synctest.Wait()
+	return s.Ensure(context.Background(), r)
+}
