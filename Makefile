@@ -4,6 +4,13 @@
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
+# One kind of Go build everywhere, so that one cache serves all of them.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath
+
+# The modules of the workspace.
+MODULES = $(shell sed -n 's|^\t\./||p' go.work)
+
 # The local cluster. SLESS_KUBECONFIG names another one to use instead.
 
 .PHONY: up down status images install
@@ -25,3 +32,37 @@ install: bin/cluster images ## bring those images and config/ into the cluster
 bin/cluster: $(shell find hack/cluster -path hack/cluster/kube -prune -o -type f ! -name '*_test.go' -print)
 	@echo 'building bin/cluster'
 	@cd hack/cluster && GOWORK=off CGO_ENABLED=0 go build -trimpath -o ../../bin/cluster .
+
+# Tests. hack/test.sh runs them step by step; docs/development.md says how to run one by itself.
+
+.PHONY: test test-all bench
+test: kubernetes ## test everything, unit to end-to-end; brings the cluster up
+	@hack/test.sh core
+
+test-all: kubernetes ## the same, and what takes long or needs other programs
+	@hack/test.sh all
+
+bench: ## measure what must stay fast
+	go test -run '^$$' -bench . -benchmem $(patsubst %,./%/...,$(filter-out hack,$(MODULES)))
+
+.PHONY: kubernetes
+kubernetes: bin/cluster ## kube-apiserver, etcd and kubectl for tests, in .dev/bin
+	@bin/cluster bin
+
+# What is generated, and what every change must keep.
+
+.PHONY: generate verify
+OUT ?= .
+generate: bin/controller-gen ## make the CRDs, roles and deep copies anew
+	@mkdir -p $(OUT)/api/v1alpha1 $(OUT)/config/crd $(OUT)/config/rbac/operator
+	bin/controller-gen object crd paths=./api/v1alpha1/... output:object:dir=$(OUT)/api/v1alpha1 output:crd:dir=$(OUT)/config/crd
+	bin/controller-gen rbac:roleName=sless-operator paths=./operator/... output:rbac:dir=$(OUT)/config/rbac/operator
+
+verify: generate bin/staticcheck ## generate, format, vet, lint, build each module alone; fails when that changes a file
+	@hack/verify.sh $(MODULES)
+
+bin/controller-gen: hack/tools/go.mod hack/tools/go.sum
+	@cd hack/tools && GOWORK=off go build -o ../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+bin/staticcheck: hack/tools/go.mod hack/tools/go.sum
+	@cd hack/tools && GOWORK=off go build -o ../../$@ honnef.co/go/tools/cmd/staticcheck

@@ -88,7 +88,7 @@ func assets() (string, error) {
 		dir = filepath.Join(root, ".dev", "bin")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "kube-apiserver")); err != nil {
-		return "", fmt.Errorf("no API server to test with (make bin builds it): %w", err)
+		return "", fmt.Errorf("no API server to test with (make kubernetes builds it): %w", err)
 	}
 	return filepath.Abs(dir)
 }

@@ -1,0 +1,147 @@
+package repotest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var (
+	link   = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	code   = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
+	header = regexp.MustCompile(`(?m)^#{1,6} +(.+)$`)
+	notID  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// TestLinksLeadSomewhere follows every link between pages of the repository, to the heading.
+func TestLinksLeadSomewhere(t *testing.T) {
+	for _, page := range files(t, "*.md") {
+		text := code.ReplaceAllString(string(read(t, page)), "")
+		for _, match := range link.FindAllStringSubmatch(text, -1) {
+			target, err := url.Parse(match[1])
+			if err != nil || target.Scheme != "" {
+				continue
+			}
+			file := page
+			if target.Path != "" {
+				file = filepath.Join(filepath.Dir(page), target.Path)
+			}
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+				t.Errorf("%s: link to %s: %v", page, match[1], err)
+				continue
+			}
+			if target.Fragment != "" && !headings(t, file)[target.Fragment] {
+				t.Errorf("%s: link to %s: no such heading", page, match[1])
+			}
+		}
+	}
+}
+
+// headings returns the fragments by which a page's headings are linked to.
+func headings(t *testing.T, page string) map[string]bool {
+	t.Helper()
+	ids := map[string]bool{}
+	for _, match := range header.FindAllStringSubmatch(string(read(t, page)), -1) {
+		id := notID.ReplaceAllString(strings.ToLower(match[1]), "")
+		ids[strings.ReplaceAll(id, " ", "-")] = true
+	}
+	return ids
+}
+
+// TestReasonsAreExplained holds that every reason of a condition stands in the page of some kind.
+func TestReasonsAreExplained(t *testing.T) {
+	var pages string
+	for _, page := range files(t, "docs/*.md") {
+		pages += string(read(t, page))
+	}
+	reasons := constants(t, "api/v1alpha1/conditions.go", "Reason")
+	if len(reasons) < 20 {
+		t.Fatalf("found only the reasons %v", reasons)
+	}
+	for _, reason := range reasons {
+		if !strings.Contains(pages, "`"+reason+"`") {
+			t.Errorf("no page of docs explains the reason %s", reason)
+		}
+	}
+}
+
+// TestFieldsAreExplained holds that every field of a kind's spec, and of the configuration, stands in its page.
+func TestFieldsAreExplained(t *testing.T) {
+	for page, source := range map[string]string{
+		"docs/function.md":    "api/v1alpha1/function_types.go",
+		"docs/trigger.md":     "api/v1alpha1/trigger_types.go",
+		"docs/functionjob.md": "api/v1alpha1/functionjob_types.go",
+		"docs/operator.md":    "operator/internal/config/config.go",
+	} {
+		text := string(read(t, page))
+		names := jsonNames(t, source)
+		if len(names) < 8 {
+			t.Fatalf("%s: found only the fields %v", source, names)
+		}
+		for _, name := range names {
+			if !regexp.MustCompile(`\b` + name + `\b`).MatchString(text) {
+				t.Errorf("%s does not speak of %s", page, name)
+			}
+		}
+	}
+}
+
+// constants returns the values of a file's text constants whose names begin with prefix.
+func constants(t *testing.T, file, prefix string) []string {
+	t.Helper()
+	var values []string
+	ast.Inspect(declarations(t, file), func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, prefix) || len(spec.Values) != 1 {
+			return true
+		}
+		if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			value, err := strconv.Unquote(literal.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values = append(values, value)
+		}
+		return true
+	})
+	return values
+}
+
+// jsonNames returns the names that the fields of a file's structs have in JSON, but those every object of Kubernetes has.
+func jsonNames(t *testing.T, file string) []string {
+	t.Helper()
+	common := map[string]bool{"metadata": true, "items": true, "spec": true, "status": true, "": true}
+	var found []string
+	ast.Inspect(declarations(t, file), func(node ast.Node) bool {
+		field, ok := node.(*ast.Field)
+		if !ok || field.Tag == nil {
+			return true
+		}
+		tag, err := strconv.Unquote(field.Tag.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name, _, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ","); !common[name] {
+			found = append(found, name)
+		}
+		return true
+	})
+	return found
+}
+
+func declarations(t *testing.T, file string) *ast.File {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, read(t, file), parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs the tests step by step and ends with what each runner said. A step that fails keeps no other from running.
+#
+#   hack/test.sh core    everything but what takes long
+#   hack/test.sh all     that too (SLESS_TEST_ALL=1 tells the tests)
+set -u -o pipefail
+cd "$(dirname "$0")/.."
+
+case ${1:-} in
+core) ;;
+all) export SLESS_TEST_ALL=1 ;;
+*) echo "usage: $0 core|all" >&2; exit 2 ;;
+esac
+
+modules=$(sed -n 's|^\t\./||p' go.work)
+logs=.dev/log
+mkdir -p "$logs"
+export KUBEBUILDER_ASSETS=$PWD/.dev/bin
+names=() results=() failed=0
+
+# step NAME COMMAND… runs one command, shows its output and keeps it.
+step() {
+	local name=$1 start=$SECONDS result=passed
+	shift
+	printf '\n=== %s: %s\n' "$name" "$*"
+	if ! "$@" 2>&1 | tee "$logs/test-$name.log"; then
+		result=FAILED
+		failed=1
+	fi
+	names+=("$name")
+	results+=("$result in $((SECONDS - start)) s")
+}
+
+# summary prints the lines in which the runners sum up: go test's, unittest's and node's.
+summary() {
+	local i
+	printf '\n=== summary\n'
+	for i in "${!names[@]}"; do
+		printf '%s: %s (%s)\n' "${names[i]}" "${results[i]}" "$logs/test-${names[i]}.log"
+		grep -E '^(ok|FAIL|--- FAIL|panic:)[[:space:]]|^ *--- FAIL|^Ran [0-9]+ tests|^(OK|FAILED)( |$)|^[ℹ#] (tests|pass|fail) ' "$logs/test-${names[i]}.log"
+	done
+}
+
+# The pure tests and those on a bare API server need no cluster.
+unit=()
+for module in $modules; do
+	[ "$module" = hack ] || unit+=("./$module/...")
+done
+step unit go test -p 2 -timeout 30m "${unit[@]}"
+step tools env -C hack/cluster GOWORK=off go test -p 2 -timeout 10m ./...
+step runtimes make -C runtimes test
+# go test can't see that these depend on files outside of their module, so it must not remember their results.
+step contract go test -count=1 -timeout 30m ./hack/contract/...
+step admission go test -count=1 -timeout 10m ./hack/admission/...
+step repository go test -count=1 -timeout 10m ./hack/repotest/...
+
+step cluster bin/cluster up
+if [ "${results[-1]#passed}" != "${results[-1]}" ]; then
+	step e2e env KUBECONFIG="$(bin/cluster kubeconfig)" go test -v -count=1 -timeout 60m ./hack/e2e/...
+fi
+
+summary
+exit "$failed"
