@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -52,8 +53,9 @@ func (r *Runner) Ensure(ctx context.Context, spec Spec) error {
 	if err := r.applyParts(ctx, spec, job); err != nil {
 		return err
 	}
-	job.Spec.Suspend = new(false)
-	if _, err := r.client.BatchV1().Jobs(names.BuildNamespace).Update(ctx, job, metav1.UpdateOptions{FieldManager: names.ManagedBy}); err != nil {
+	// A patch, because the Job controller writes the status of the same object meanwhile.
+	start := []byte(`{"spec":{"suspend":false}}`)
+	if _, err := r.client.BatchV1().Jobs(names.BuildNamespace).Patch(ctx, job.Name, types.MergePatchType, start, metav1.PatchOptions{FieldManager: names.ManagedBy}); err != nil {
 		return explainRefusal("start the install Job", err)
 	}
 	return nil
