@@ -58,7 +58,6 @@ func (g *Gateway) RoundTrip(out *http.Request) (*http.Response, error) {
 		if !c.body.takeBack() {
 			return nil, err
 		}
-		out.Body = c.body.next()
 		c.release()
 		tour.tried = append(tour.tried, e)
 	}
@@ -69,6 +68,7 @@ func (g *Gateway) RoundTrip(out *http.Request) (*http.Response, error) {
 func (c *call) send(out *http.Request, e *backend.Endpoint) (*http.Response, error) {
 	c.held = e
 	out.URL.Host = e.Address
+	out.Body = c.body.next()
 	c.watchdog.set(answering, c.spec.Timeout+grace)
 	return c.gateway.Transport.RoundTrip(out)
 }

@@ -20,7 +20,6 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	setRawPath(out.URL, c.target)
 	out.URL.RawQuery = p.In.URL.RawQuery // ReverseProxy drops what it can't parse; the function gets what was sent
 	out.Trailer = p.In.Trailer           // the server fills this very map after the body
-	out.Body = c.body.next()
 	if c.invoke {
 		c.writeInvokeHeaders(out)
 		return

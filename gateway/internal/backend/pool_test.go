@@ -1,0 +1,308 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errRefused = errors.New("connection refused")
+
+// pods answers for pods by address. An address that is not there refuses.
+type pods struct {
+	mu      sync.Mutex
+	answers map[string]Answer
+	asked   map[string]int
+}
+
+func newPods() *pods { return &pods{answers: map[string]Answer{}, asked: map[string]int{}} }
+
+func (p *pods) Ask(ctx context.Context, address string) (Answer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked[address]++
+	answer, ok := p.answers[address]
+	if !ok {
+		return Answer{}, errRefused
+	}
+	return answer, ctx.Err()
+}
+
+func (p *pods) set(address string, answer Answer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers[address] = answer
+}
+
+func (p *pods) count(address string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[address]
+}
+
+func ready(address string) Target {
+	return Target{Address: address, UID: "uid-" + address, Ready: true, Serving: true}
+}
+
+func starting(address string) Target { return Target{Address: address, UID: "uid-" + address} }
+
+func terminating(address string) Target {
+	return Target{Address: address, UID: "uid-" + address, Serving: true, Terminating: true}
+}
+
+// chosen returns the addresses that n requests at the same time get, counted.
+func chosen(t *testing.T, p *Pool, n int) map[string]int {
+	t.Helper()
+	count := map[string]int{}
+	var held []*Endpoint
+	for range n {
+		e, err := p.Try(nil)
+		if err != nil {
+			count[err.Error()]++
+			continue
+		}
+		held = append(held, e)
+		count[e.Address]++
+	}
+	for _, e := range held {
+		p.Release(e)
+	}
+	return count
+}
+
+func check(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestStartingPodIsUsedAsSoonAsItAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods()
+		p := NewPool(pods, 10)
+		defer p.Close()
+		p.SetTargets([]Target{starting("a")})
+		began := time.Now()
+		go func() {
+			time.Sleep(700 * time.Millisecond)
+			pods.set("a", Answer{Healthy: true, Revision: "r1"})
+		}()
+		e, err := p.Wait(t.Context(), began.Add(10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began); e.Address != "a" || waited > 750*time.Millisecond {
+			t.Errorf("got %s after %s", e.Address, waited)
+		}
+		p.Release(e)
+		check(t, "revisions", map[string]int{"r1": 1}, p.Revisions())
+		asked := pods.count("a")
+		time.Sleep(time.Minute)
+		check(t, "asked after all is known", asked, pods.count("a"))
+	})
+}
+
+func TestAskingEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods()
+		p := NewPool(pods, 10)
+		defer p.Close()
+		p.SetTargets([]Target{starting("a")})
+		time.Sleep(askFor + time.Minute)
+		asked := pods.count("a")
+		time.Sleep(time.Hour)
+		check(t, "asked", asked, pods.count("a"))
+		if most := int(askQuickly/askInterval + askFor/askSlowInterval); asked > most {
+			t.Errorf("asked %d times", asked)
+		}
+		pods.set("a", Answer{Healthy: true, Revision: "r1"})
+		p.SetTargets([]Target{ready("a")})
+		synctest.Wait()
+		check(t, "revisions once the kubelet says ready", map[string]int{"r1": 1}, p.Revisions())
+	})
+}
+
+func TestReadyPodIsAskedForItsRevisionOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods()
+		pods.set("silent", Answer{Healthy: true})
+		p := NewPool(pods, 10)
+		defer p.Close()
+		p.SetTargets([]Target{ready("silent"), ready("late")})
+		check(t, "usable before anything is known", 20, func() (sum int) {
+			for _, n := range chosen(t, p, 20) {
+				sum += n
+			}
+			return sum
+		}())
+		time.Sleep(time.Second)
+		check(t, "asked one that has no revision", 1, pods.count("silent"))
+		pods.set("late", Answer{Healthy: false, Revision: "r1"}) // even an unhealthy answer has it
+		time.Sleep(time.Second)
+		check(t, "revisions", map[string]int{"": 1, "r1": 1}, p.Revisions())
+	})
+}
+
+func TestNewestRevisionFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods()
+		p := NewPool(pods, 10)
+		defer p.Close()
+		pods.set("old1", Answer{Healthy: true, Revision: "r1"})
+		pods.set("old2", Answer{Healthy: true, Revision: "r1"})
+		p.SetTargets([]Target{ready("old1"), ready("old2")})
+		synctest.Wait()
+
+		p.SetTargets([]Target{ready("old1"), ready("old2"), starting("new")})
+		time.Sleep(time.Second)
+		check(t, "while the new pod starts", 0, chosen(t, p, 20)["new"])
+
+		pods.set("new", Answer{Healthy: true, Revision: "r2"})
+		time.Sleep(time.Second)
+		check(t, "once it answers", map[string]int{"new": 20}, chosen(t, p, 20))
+
+		// A pod of the old revision that is made again is still of the old one.
+		pods.set("old3", Answer{Healthy: true, Revision: "r1"})
+		p.SetTargets([]Target{ready("old1"), ready("old3"), ready("new")})
+		synctest.Wait()
+		check(t, "with a late old pod", map[string]int{"new": 20}, chosen(t, p, 20))
+
+		// Beyond the limit of the new one the old ones help.
+		p.SetLimit(1)
+		check(t, "at the limit", map[string]int{"new": 1, "old1": 1, "old3": 1, ErrBusy.Error(): 1}, chosen(t, p, 4))
+		p.SetLimit(0)
+
+		// A roll-back: the first revision is the newest again once it has been gone.
+		p.SetTargets([]Target{ready("new")})
+		pods.set("back", Answer{Healthy: true, Revision: "r1"})
+		p.SetTargets([]Target{ready("new"), starting("back")})
+		synctest.Wait()
+		check(t, "after the roll-back", map[string]int{"back": 20}, chosen(t, p, 20))
+	})
+}
+
+func TestTerminatingPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods()
+		pods.set("a", Answer{Healthy: true, Revision: "r1"})
+		pods.set("b", Answer{Healthy: true, Revision: "r1"})
+		p := NewPool(pods, 10)
+		defer p.Close()
+		p.SetTargets([]Target{ready("a"), terminating("b")})
+		synctest.Wait()
+		check(t, "beside another", map[string]int{"a": 10}, chosen(t, p, 10))
+		check(t, "not counted", map[string]int{"r1": 1}, p.Revisions())
+		check(t, "not asked", 0, pods.count("b"))
+		p.SetTargets([]Target{terminating("b")})
+		check(t, "when no other is there", map[string]int{"b": 10}, chosen(t, p, 10))
+		p.SetTargets([]Target{{Address: "b", UID: "uid-b", Terminating: true}})
+		check(t, "when it does not serve any more", map[string]int{ErrNone.Error(): 1}, chosen(t, p, 1))
+	})
+}
+
+func TestEjectedPodReturnsWhenItAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods()
+		pods.set("a", Answer{Healthy: true, Revision: "r1"})
+		pods.set("b", Answer{Healthy: true, Revision: "r1"})
+		p := NewPool(pods, 10)
+		defer p.Close()
+		p.SetTargets([]Target{ready("a"), ready("b")})
+		synctest.Wait()
+		e, err := p.Try(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods.mu.Lock()
+		delete(pods.answers, e.Address)
+		pods.mu.Unlock()
+		p.Eject(e)
+		p.Release(e)
+		check(t, "ejected", 0, chosen(t, p, 20)[e.Address])
+		time.Sleep(time.Hour) // longer than pods are asked that the kubelet does not call ready
+		check(t, "still ejected", 0, chosen(t, p, 20)[e.Address])
+		pods.set(e.Address, Answer{Healthy: true, Revision: "r1"})
+		time.Sleep(time.Second)
+		if chosen(t, p, 20)[e.Address] == 0 {
+			t.Error("does not return")
+		}
+	})
+}
+
+func TestPodAtAnOldAddressIsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods()
+		pods.set("a", Answer{Healthy: true, Revision: "r1"})
+		p := NewPool(pods, 10)
+		defer p.Close()
+		p.SetTargets([]Target{starting("a")})
+		synctest.Wait()
+		check(t, "first pod", map[string]int{"r1": 1}, p.Revisions())
+		pods.mu.Lock()
+		delete(pods.answers, "a")
+		pods.mu.Unlock()
+		p.SetTargets([]Target{{Address: "a", UID: "another"}})
+		time.Sleep(time.Second)
+		check(t, "second pod", map[string]int{}, p.Revisions())
+	})
+}
+
+func TestReadinessLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods()
+		pods.set("a", Answer{Healthy: true, Revision: "r1"})
+		p := NewPool(pods, 10)
+		defer p.Close()
+		p.SetTargets([]Target{starting("a")})
+		synctest.Wait()
+		p.SetTargets([]Target{ready("a")})
+		pods.set("a", Answer{Revision: "r1"})
+		p.SetTargets([]Target{starting("a")})
+		synctest.Wait()
+		check(t, "not ready any more", map[string]int{ErrNone.Error(): 1}, chosen(t, p, 1))
+	})
+}
+
+func TestLeastInFlightOfTwo(t *testing.T) {
+	p := NewPool(newPods(), 10)
+	defer p.Close()
+	var targets []Target
+	for i := range 4 {
+		targets = append(targets, ready(fmt.Sprint(i)))
+	}
+	p.SetTargets(targets)
+	count := chosen(t, p, 400)
+	for address, n := range count {
+		// Two random choices keep the fullest within a few of the mean; one random choice would be 30 off often.
+		if n < 85 || n > 115 {
+			t.Errorf("%s has %d of 400", address, n)
+		}
+	}
+}
+
+func TestTryLeavesOut(t *testing.T) {
+	p := NewPool(newPods(), 10)
+	defer p.Close()
+	p.SetTargets([]Target{ready("a"), ready("b")})
+	first, err := p.Try(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := p.Try([]*Endpoint{first})
+	if err != nil || second == first {
+		t.Fatalf("got %v, %v", second, err)
+	}
+	if _, err := p.Try([]*Endpoint{first, second}); !errors.Is(err, ErrBusy) {
+		t.Errorf("got %v", err)
+	}
+}
