@@ -39,7 +39,7 @@ const (
 // the link's, where clouds keep their metadata.
 var (
 	closedIPv4 = []string{"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"}
-	closedIPv6 = []string{"::/127", "::ffff:0:0/96", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8"}
+	closedIPv6 = []string{"::/127", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8"}
 )
 
 // nodeLocalDNS is the address at which Kubernetes' own DNS cache listens on a node, where there is one.
