@@ -7,6 +7,7 @@ from .settings import Settings
 from .worker import Call, Worker
 
 _LOAD_SECONDS = 300
+_LAST_WORDS_SECONDS = 2
 _LONGEST_RETRY_SECONDS = 30
 
 
@@ -66,11 +67,15 @@ class Function:
         return worker.new_call(self._settings.timeout_seconds, self.release)
 
     async def close(self) -> None:
-        """Ends all workers: the idle one by itself, the others at once."""
+        """Ends all workers: the one that takes calls by itself, the others now or at their last words."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
-        for worker in self._retiring | ({self._loading} if self._loading else set()):
+        if self._loading is not None:
+            self._loading.kill()
+        if self._retiring:
+            await asyncio.wait({worker.gone for worker in self._retiring}, timeout=_LAST_WORDS_SECONDS)
+        for worker in list(self._retiring):
             worker.kill()
         if self._current is not None:
             await self._current.leave(grace=2)
@@ -100,9 +105,13 @@ class Function:
         self.idle(worker)
 
     def idle(self, worker: Worker) -> None:
-        """A call has ended."""
-        if worker in self._retiring and not worker.busy:
+        """A call has ended. A worker that retires goes when the last one has; an overdue call may still say where it is."""
+        if worker not in self._retiring or worker.busy:
+            return
+        if worker.empty:
             worker.kill()
+        else:
+            asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, worker.kill)
 
     def loaded(self, worker: Worker) -> None:
         """The handler is loaded in this worker."""

@@ -170,6 +170,11 @@ class Worker(asyncio.Protocol):
         """Whether it has a call that deserves to be waited for."""
         return any(call.running for call in self._calls.values())
 
+    @property
+    def empty(self) -> bool:
+        """Whether every call has ended, or said where it is when its time was up."""
+        return not self._calls
+
     def new_call(self, timeout: float, done: Callable[[], None]) -> Call:
         """Makes a call; it does nothing yet. `done` is called once, when the call no longer counts as running."""
         self._last += 1
@@ -187,7 +192,8 @@ class Worker(asyncio.Protocol):
 
     def kill(self) -> None:
         """Ends the process and everything that it started."""
-        leftovers.kill(self._mark, self._process.pid)
+        if not self.gone.done():
+            leftovers.kill(self._mark, self._process.pid)
 
     async def leave(self, grace: float) -> None:
         """Lets the process end by itself, and ends it when it does not."""

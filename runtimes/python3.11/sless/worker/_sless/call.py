@@ -59,6 +59,7 @@ class Call:
         self.context.cancelled = True
         if reason == "timeout":
             self._print_where()
+            self._send(wire.END)
             return
         if self._task is not None:
             self._task.cancel()
