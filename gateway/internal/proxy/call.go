@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -83,6 +84,9 @@ func (c *call) run(refusal *problem.Problem) {
 	if refusal != nil {
 		c.refuse(refusal)
 	} else {
+		if c.body != nil {
+			c.fullDuplex()
+		}
 		c.gateway.forward.ServeHTTP(&c.recorder, c.request)
 	}
 	c.whole = true
@@ -144,7 +148,43 @@ func (c *call) release() {
 // refuse answers with a problem.
 func (c *call) refuse(p *problem.Problem) {
 	c.refusal = string(p.Code)
+	lingers := p.Code != problem.BodyTimeout && p.Code != problem.BadRequest && c.owesMuch()
+	if lingers {
+		c.fullDuplex()
+		c.recorder.last = true
+	}
 	problem.Write(&c.recorder, p, c.id)
+	if lingers {
+		c.linger()
+	}
+}
+
+const (
+	// serverReads is how much of an unread body net/http reads by itself to keep the connection.
+	serverReads = 256 << 10
+	lingerBytes = 64 << 20
+	lingerFor   = 5 * time.Second
+)
+
+// owesMuch says whether the caller may still be sending more of a body than the server would read.
+func (c *call) owesMuch() bool {
+	r := c.inbound
+	return r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody && (r.ContentLength < 0 || r.ContentLength > serverReads)
+}
+
+// linger reads on for a while after a refusal. Many callers look for an answer only when they have sent everything, and a connection closed
+// in their face would cost them the answer.
+func (c *call) linger() {
+	c.body.abandon()
+	controller := http.NewResponseController(c.recorder.ResponseWriter)
+	_ = controller.Flush()
+	_ = controller.SetReadDeadline(time.Now().Add(lingerFor))
+	_, _ = io.CopyN(io.Discard, c.inbound.Body, lingerBytes)
+}
+
+// fullDuplex lets the rest of the body be read after the answer has begun; else the server throws a part of it away.
+func (c *call) fullDuplex() {
+	_ = http.NewResponseController(c.recorder.ResponseWriter).EnableFullDuplex()
 }
 
 // log writes the call's line. It never has a query, a header or a body: those are the tenant's and their callers' secrets.

@@ -14,6 +14,8 @@ type recorder struct {
 	call   *call
 	status int
 	bytes  int64
+	// last says that the connection is to be closed after this answer.
+	last bool
 	// hijacked is the caller's connection once it has changed protocol.
 	hijacked atomic.Pointer[net.Conn]
 }
@@ -24,7 +26,7 @@ func (r *recorder) WriteHeader(status int) {
 		r.status = status
 		h := r.Header()
 		h.Set("X-Request-Id", r.call.id)
-		if r.call.gateway.draining.Load() {
+		if r.last || r.call.gateway.draining.Load() {
 			h.Set("Connection", "close")
 		}
 	}

@@ -13,7 +13,11 @@ import (
 	"github.com/naeel/sless/gateway/internal/route"
 )
 
-func echoBody(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
+// echoBody sends the request's body back while it comes.
+func echoBody(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).EnableFullDuplex()
+	_, _ = io.Copy(w, r.Body)
+}
 
 // TestRefusedConnection: nothing was sent, so any request goes to another pod, whatever its method, with its body whole.
 func TestRefusedConnection(t *testing.T) {

@@ -188,7 +188,7 @@ func (s *stack) read(response *http.Response) answer {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		s.Fatalf("read answer: %v", err)
+		s.Fatalf("read answer %d after %d bytes: %v", response.StatusCode, len(body), err)
 	}
 	return answer{response.StatusCode, response.Header, string(body), response.Trailer}
 }

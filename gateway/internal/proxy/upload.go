@@ -160,5 +160,6 @@ func (u *upload) abandon() {
 	}
 	if u.kept != nil {
 		u.call.gateway.spare.Add(u.size)
+		u.kept = nil
 	}
 }
