@@ -72,17 +72,18 @@ func owner() (string, error) {
 }
 
 // claim makes this machine's cluster ours. It refuses while another work tree's cluster runs, and clears what is left of one that
-// no longer does.
+// no longer does. Our own that ended without down (a restart of the machine) is cleared likewise and goes on with its data.
 func (a *app) claim(ctx context.Context) error {
 	current, err := owner()
 	if err != nil {
 		return err
 	}
-	if current == a.place.Dev {
+	alive := a.anyAlive()
+	if current == a.place.Dev && alive {
 		return nil
 	}
 	if current != "" {
-		if _, err := os.Stat(current); err == nil && a.anyAlive() {
+		if _, err := os.Stat(current); err == nil && alive {
 			return fmt.Errorf("the cluster of another work tree runs on this machine; end it first: make -C %s down", filepath.Dir(current))
 		}
 		a.progress.Say("      clearing what is left of the cluster of %s", current)
@@ -133,20 +134,33 @@ func (a *app) clear(ctx context.Context, dev string) error {
 	return os.RemoveAll(plan.RunDir)
 }
 
-// lockMachine keeps two runs of this program from changing the cluster at the same time.
-func lockMachine() (unlock func(), err error) {
-	file, err := os.OpenFile(plan.RunDir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+// lock keeps two runs of this program from changing the cluster at the same time: a local cluster is one for the machine, whatever the
+// work tree.
+func (a *app) lock() (unlock func(), err error) {
+	path := plan.RunDir + ".lock"
+	if a.external {
+		path = a.place.In("lock")
+	} else if err := node.CheckRoot(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
-		if err == nil {
+	for how := syscall.LOCK_EX | syscall.LOCK_NB; ; {
+		err := syscall.Flock(int(file.Fd()), how)
+		switch {
+		case err == nil:
 			return func() { file.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EINTR) {
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			a.progress.Say("      waiting for another run of this program to end")
+			how = syscall.LOCK_EX
+		case !errors.Is(err, syscall.EINTR):
 			file.Close()
-			return nil, fmt.Errorf("lock: %w", err)
+			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 	}
 }

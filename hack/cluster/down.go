@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/naeel/sless/hack/cluster/internal/node"
 	"github.com/naeel/sless/hack/cluster/internal/plan"
 )
 
@@ -37,14 +36,6 @@ func down(ctx context.Context, a *app) error {
 		a.progress.Say("      the cluster of SLESS_KUBECONFIG is not ours to end; ending the port forwarder only")
 		return a.processes.Stop("forward")
 	}
-	if err := node.CheckRoot(); err != nil {
-		return err
-	}
-	unlock, err := lockMachine()
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	current, err := owner()
 	if err != nil {
 		return err

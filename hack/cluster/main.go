@@ -63,10 +63,21 @@ func main() {
 	}
 }
 
+// alone are the commands that change the cluster or its files: one at a time.
+var alone = []string{"up", "start", "images", "install", "down"}
+
 func run(ctx context.Context, command string) error {
 	place, err := plan.Find()
 	if err != nil {
 		return err
 	}
-	return commands[command](ctx, newApp(place))
+	a := newApp(place)
+	if slices.Contains(alone, command) {
+		unlock, err := a.lock()
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	return commands[command](ctx, a)
 }

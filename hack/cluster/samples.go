@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -45,14 +46,50 @@ func samples(ctx context.Context, a *app) error {
 	return nil
 }
 
+const (
+	sampleTimeout = 5 * time.Minute
+	// failedFor is how long a function may say that it failed before it is believed: one that failed with an older sless is tried again
+	// when there is a newer one.
+	failedFor = time.Minute
+)
+
 func (a *app) callSample(ctx context.Context, name string) (string, error) {
-	_, err := a.kubectl.Run(ctx, "-n", sampleNamespace, "wait", "--for=condition=Ready", "function/"+name, "--timeout=5m")
-	if err != nil {
+	if err := a.awaitReady(ctx, name); err != nil {
 		conditions, _ := a.kubectl.Run(ctx, "-n", sampleNamespace, "get", "function", name, "-o",
 			`jsonpath={range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}{.status.build.logTail}`)
 		return "", fmt.Errorf("%w\n%s\nsee also: kubectl -n sless-system logs deployment/operator", err, conditions)
 	}
 	return get(ctx, sampleURL(name))
+}
+
+func (a *app) awaitReady(ctx context.Context, name string) error {
+	const path = `jsonpath={.metadata.generation} {.status.phase} {range .status.conditions[?(@.type=="Ready")]}{.status} {.observedGeneration}{end}`
+	begin := time.Now()
+	lastFine := begin
+	for {
+		out, err := a.kubectl.Run(ctx, "-n", sampleNamespace, "get", "function", name, "-o", path)
+		if err != nil {
+			return err
+		}
+		state := strings.Fields(out) // generation, phase, Ready's status, Ready's generation
+		if len(state) == 4 && state[2] == "True" && state[3] == state[0] {
+			return nil
+		}
+		if len(state) < 2 || state[1] != "Failed" {
+			lastFine = time.Now()
+		}
+		if time.Since(lastFine) > failedFor {
+			return errors.New("it failed")
+		}
+		if time.Since(begin) > sampleTimeout {
+			return errors.New("it is not Ready in time")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
 }
 
 func sampleURL(name string) string {

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/naeel/sless/hack/cluster/internal/binaries"
-	"github.com/naeel/sless/hack/cluster/internal/node"
 )
 
 // start brings up the bare cluster. Each part is left alone when it already runs as it should.
@@ -17,30 +16,13 @@ func start(ctx context.Context, a *app) error {
 		a.progress.Say("      using the cluster of SLESS_KUBECONFIG")
 		return a.forward()
 	}
-	unlock, err := a.prepare(ctx)
-	if err != nil {
+	if err := a.node.InstallPackages(ctx); err != nil {
 		return err
 	}
-	defer unlock()
 	if err := a.buildPrograms(ctx); err != nil {
 		return err
 	}
 	return a.startAll(ctx)
-}
-
-// prepare takes the machine for this run and installs the packages that everything else needs.
-func (a *app) prepare(ctx context.Context) (unlock func(), err error) {
-	if err := node.CheckRoot(); err != nil {
-		return nil, err
-	}
-	if unlock, err = lockMachine(); err != nil {
-		return nil, err
-	}
-	if err := a.node.InstallPackages(ctx); err != nil {
-		unlock()
-		return nil, err
-	}
-	return unlock, nil
 }
 
 func (a *app) startAll(ctx context.Context) error {

@@ -10,11 +10,9 @@ func up(ctx context.Context, a *app) error {
 	if a.external {
 		return inOrder(ctx, a, start, buildImages, installSless, samples)
 	}
-	unlock, err := a.prepare(ctx)
-	if err != nil {
+	if err := a.node.InstallPackages(ctx); err != nil {
 		return err
 	}
-	defer unlock()
 	// Mostly downloads, beside what is mostly compilation.
 	awaitBases := a.warmBases(ctx)
 	if err := errors.Join(a.buildPrograms(ctx), awaitBases()); err != nil {
