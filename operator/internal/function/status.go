@@ -35,7 +35,7 @@ func setStatus(s *scope, cfg *config.Config) {
 	}
 	status.URL = ""
 	if s.triggers.enabledHTTP && s.replicas() > 0 && s.available() > 0 {
-		status.URL = URL(cfg, s.function.Namespace, s.function.Name)
+		status.URL = publicURL(cfg, s.function.Namespace, s.function.Name)
 	}
 }
 
@@ -170,8 +170,8 @@ func phase(s *scope, ready metav1.Condition) v1alpha1.FunctionPhase {
 	return v1alpha1.FunctionPending
 }
 
-// URL returns the public address of a function, or "" when the platform has neither an external URL nor a domain.
-func URL(cfg *config.Config, namespace, name string) string {
+// publicURL returns the public address of a function, or "" when the platform has neither an external URL nor a domain.
+func publicURL(cfg *config.Config, namespace, name string) string {
 	switch {
 	case cfg.ExternalURL != "":
 		return cfg.ExternalURL + names.FunctionPath(namespace, name)
@@ -182,5 +182,5 @@ func URL(cfg *config.Config, namespace, name string) string {
 	if cfg.Ingress.TLSSecretName != "" {
 		scheme = "https"
 	}
-	return fmt.Sprintf("%s://%s/", scheme, names.IngressHost(namespace, name, cfg.Domain))
+	return fmt.Sprintf("%s://%s", scheme, names.IngressHost(namespace, name, cfg.Domain))
 }
