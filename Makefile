@@ -31,7 +31,7 @@ install: bin/cluster images ## bring those images and config/ into the cluster
 
 bin/cluster: $(shell find hack/cluster -path hack/cluster/kube -prune -o -type f ! -name '*_test.go' -print)
 	@echo 'building bin/cluster'
-	@cd hack/cluster && GOWORK=off CGO_ENABLED=0 go build -trimpath -o ../../bin/cluster .
+	@cd hack/cluster && GOWORK=off CGO_ENABLED=0 go build -trimpath -buildvcs=false -o ../../bin/cluster .
 
 # Tests. hack/test.sh runs them step by step; docs/development.md says how to run one by itself.
 

@@ -3,10 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 
-	"github.com/naeel/sless/hack/cluster/internal/plan"
+	"github.com/naeel/sless/hack/cluster/internal/node"
 )
 
 // order is the order in which the programs start; what is stopped first is what would otherwise restore what we remove.
@@ -40,9 +41,6 @@ func down(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if current == "" && a.anyAlive() {
-		current = a.place.Dev
-	}
 	if current != "" && current != a.place.Dev {
 		if _, err := os.Stat(current); err == nil && a.anyAlive() {
 			a.progress.Say("      the cluster on this machine is not of this work tree but of %s: leaving it alone", current)
@@ -58,7 +56,15 @@ func down(ctx context.Context, a *app) error {
 	return a.removeData()
 }
 
+// removeData empties .dev. It never deletes through a mount that is still there, for behind it may lie what is not the cluster's.
 func (a *app) removeData() error {
+	mounted, err := node.Mounted(a.place.Dev)
+	if err != nil {
+		return err
+	}
+	if len(mounted) > 0 {
+		return fmt.Errorf("still mounted, so nothing is deleted: %v", mounted)
+	}
 	entries, err := os.ReadDir(a.place.Dev)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -73,41 +79,4 @@ func (a *app) removeData() error {
 		}
 	}
 	return errors.Join(failures...)
-}
-
-// status prints what runs.
-func status(ctx context.Context, a *app) error {
-	if a.external {
-		out, err := a.kubectl.Run(ctx, "get", "nodes,deployments", "-A")
-		a.progress.Say("cluster of SLESS_KUBECONFIG\n%s", out)
-		return err
-	}
-	current, err := owner()
-	if err != nil {
-		return err
-	}
-	if current == "" {
-		return errors.New("no cluster runs; start one with: make up")
-	}
-	if current != a.place.Dev {
-		a.progress.Say("the cluster on this machine belongs to %s", current)
-	}
-	var ended []string
-	for _, name := range order {
-		pid := a.processes.PID(name)
-		if pid == 0 {
-			ended = append(ended, name)
-			a.progress.Say("%-24s ended (log %s)", name, a.place.Log(name))
-			continue
-		}
-		a.progress.Say("%-24s running, process %d", name, pid)
-	}
-	if len(ended) > 0 {
-		return errors.New("not everything runs; mend it with: make up")
-	}
-	out, err := a.kubectl.Run(ctx, "get", "deployments", "-A")
-	a.progress.Say("\n%s", out)
-	a.progress.Say("kubeconfig  %s\ngateway     http://127.0.0.1:%s\napiserver   http://127.0.0.1:%s\nregistry    %s (accounts in %s)\nS3          %s (bucket %s)",
-		a.place.Kubeconfig(), gatewayPort(), apiserverPort(), plan.RegistryHost, a.place.In("credentials.json"), plan.S3Endpoint, plan.Bucket)
-	return err
 }

@@ -42,8 +42,12 @@ func (a *app) forward() error {
 		return err
 	}
 	sum := sha256.Sum256(content)
+	log := a.place.Log("forward")
+	if a.external {
+		log = a.place.Log("forward-external") // a local cluster's forwarder may run beside it
+	}
 	spec := process.Spec{
-		Name: "forward", Args: []string{program, "forward"}, Log: a.place.Log("forward"), Version: hex.EncodeToString(sum[:8]),
+		Name: "forward", Args: []string{program, "forward"}, Log: log, Version: hex.EncodeToString(sum[:8]),
 		Env: []string{
 			"SLESS_REPO=" + a.place.Repo, "SLESS_KUBECONFIG=" + plan.ExternalKubeconfig(),
 			"SLESS_GATEWAY_PORT=" + gatewayPort(), "SLESS_APISERVER_PORT=" + apiserverPort(),

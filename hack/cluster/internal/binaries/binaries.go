@@ -141,7 +141,7 @@ func (b Builder) build(ctx context.Context, program Program, path, log string) e
 	}
 	aside := fmt.Sprintf("%s.%d", path, os.Getpid())
 	defer os.Remove(aside)
-	cmd := exec.CommandContext(ctx, "go", "build", "-mod=mod", "-trimpath",
+	cmd := exec.CommandContext(ctx, "go", "build", "-mod=mod", "-trimpath", "-buildvcs=false",
 		"-ldflags", strings.TrimSpace("-s -w "+program.LDFlags), "-o", aside, program.Package)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")

@@ -45,7 +45,7 @@ func (g GoProgram) Make(ctx context.Context) (v1.Image, error) {
 	}
 	defer log.Close()
 	binary := filepath.Join(g.Temp, g.Name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, ".")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, ".")
 	cmd.Dir = filepath.Join(g.Repo, g.Name)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Stdout, cmd.Stderr = log, log

@@ -149,6 +149,12 @@ func unmount(dev string) error {
 	return errors.Join(failures...)
 }
 
+// Mounted lists what is mounted below the folder.
+func Mounted(dev string) ([]string, error) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	return mountPoints(string(data), dev), err
+}
+
 // mountPoints picks from a mountinfo text the mount points below the roots, in the order they were mounted.
 func mountPoints(mountinfo string, roots ...string) []string {
 	const pointField = 4
