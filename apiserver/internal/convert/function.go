@@ -1,0 +1,276 @@
+// Package convert translates between the wire types and the custom resources, both ways. It is pure, and what a wire type has no
+// word for stays as it is in the resource.
+package convert
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/naeel/sless/api/rest"
+	"github.com/naeel/sless/api/v1alpha1"
+)
+
+// EnvSecretAnnotation on a Function names the Secret, made by the apiserver, that holds the values of secret_env.
+const EnvSecretAnnotation = "sless.io/env-secret"
+
+// Function returns fn as the API shows it. Values of secret_env are not in it.
+func Function(fn *v1alpha1.Function) rest.Function {
+	spec := &fn.Spec
+	wire := rest.Function{
+		Name: fn.Name, Labels: fn.Labels, Namespace: fn.Namespace, UID: string(fn.UID), Generation: fn.Generation, CreatedAt: timeOf(fn.CreationTimestamp),
+		Runtime: spec.Runtime, Entrypoint: spec.Entrypoint, Source: source(&spec.Source), CodeHash: spec.CodeHash,
+		TimeoutSec: positive(spec.TimeoutSeconds), BuildSec: positive(spec.Build.TimeoutSeconds), Concurrency: spec.Concurrency, Replicas: spec.Replicas,
+		RestartedAt: fn.Annotations[v1alpha1.RestartedAtAnnotation],
+		Status:      functionStatus(&fn.Status),
+	}
+	for _, env := range spec.Env {
+		switch {
+		case isSecretEnv(fn, env):
+			wire.SecretKeys = append(wire.SecretKeys, env.Name)
+		case env.ValueFrom != nil:
+			put(&wire.EnvFrom, env.Name, envRef(env.ValueFrom))
+		default:
+			put(&wire.Env, env.Name, env.Value)
+		}
+	}
+	slices.Sort(wire.SecretKeys)
+	if resources := spec.Resources; resources != nil {
+		wire.MemoryMB, wire.CPU = memory(resources.Limits), cpu(resources.Limits)
+		wire.RequestMB, wire.RequestCPU = memory(resources.Requests), cpu(resources.Requests)
+	}
+	return wire
+}
+
+// isSecretEnv says whether a variable is one of secret_env.
+func isSecretEnv(fn *v1alpha1.Function, env v1alpha1.EnvVar) bool {
+	secret := fn.Annotations[EnvSecretAnnotation]
+	if secret == "" || env.ValueFrom == nil || env.ValueFrom.SecretKeyRef == nil {
+		return false
+	}
+	ref := env.ValueFrom.SecretKeyRef
+	return ref.Name == secret && ref.Key == env.Name && !ref.Optional
+}
+
+// ApplyFunction writes what wire says into fn: all that can be written but secret_env, of which it takes the names, in fn's
+// present Secret (see [SetEnvSecret]). Name and namespace are the caller's.
+func ApplyFunction(wire *rest.Function, fn *v1alpha1.Function) {
+	spec := &fn.Spec
+	fn.Labels = wire.Labels
+	setAnnotation(&fn.ObjectMeta, v1alpha1.RestartedAtAnnotation, wire.RestartedAt)
+	spec.Runtime, spec.Entrypoint, spec.CodeHash = wire.Runtime, wire.Entrypoint, wire.CodeHash
+	spec.TimeoutSeconds, spec.Build.TimeoutSeconds = value(wire.TimeoutSec), value(wire.BuildSec)
+	spec.Concurrency, spec.Replicas = wire.Concurrency, wire.Replicas
+	applySource(wire.Source, &spec.Source)
+	applyResources(wire, spec)
+	spec.Env = envVars(wire, fn.Annotations[EnvSecretAnnotation])
+}
+
+// SetEnvSecret makes fn take the values of secret_env from the Secret of that name; an empty name says that there are none.
+func SetEnvSecret(wire *rest.Function, fn *v1alpha1.Function, secret string) {
+	setAnnotation(&fn.ObjectMeta, EnvSecretAnnotation, secret)
+	fn.Spec.Env = envVars(wire, secret)
+}
+
+// envVars merges the three kinds of variables, in the order of their names.
+func envVars(wire *rest.Function, secret string) []v1alpha1.EnvVar {
+	var all []v1alpha1.EnvVar
+	for name, value := range wire.Env {
+		all = append(all, v1alpha1.EnvVar{Name: name, Value: value})
+	}
+	for name, ref := range wire.EnvFrom {
+		from := &v1alpha1.EnvVarSource{}
+		if ref.SecretName != "" {
+			from.SecretKeyRef = &v1alpha1.KeyRef{Name: ref.SecretName, Key: ref.Key, Optional: ref.Optional}
+		}
+		if ref.ConfigMapName != "" {
+			from.ConfigMapKeyRef = &v1alpha1.KeyRef{Name: ref.ConfigMapName, Key: ref.Key, Optional: ref.Optional}
+		}
+		all = append(all, v1alpha1.EnvVar{Name: name, ValueFrom: from})
+	}
+	for name := range wire.SecretEnv {
+		ref := &v1alpha1.KeyRef{Name: secret, Key: name}
+		all = append(all, v1alpha1.EnvVar{Name: name, ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: ref}})
+	}
+	slices.SortStableFunc(all, func(a, b v1alpha1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Clashes returns the variables that are in more than one of env, env_from and secret_env.
+func Clashes(wire *rest.Function) []rest.FieldError {
+	var clashes []rest.FieldError
+	clash := func(field, name string) {
+		clashes = append(clashes, rest.FieldError{Location: "body." + field + "." + name, Message: "the variable is set in another place of the function too"})
+	}
+	for _, name := range slices.Sorted(maps.Keys(wire.EnvFrom)) {
+		if _, plain := wire.Env[name]; plain {
+			clash("env_from", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(wire.SecretEnv)) {
+		_, plain := wire.Env[name]
+		if _, ref := wire.EnvFrom[name]; plain || ref {
+			clash("secret_env", name)
+		}
+	}
+	return clashes
+}
+
+func source(from *v1alpha1.Source) *rest.Source {
+	wire := &rest.Source{Image: from.Image}
+	for name, text := range from.Inline {
+		put(&wire.Inline, name, string(text))
+	}
+	if s3 := from.S3; s3 != nil {
+		wire.S3 = &rest.S3Source{
+			Key: s3.Key, Bucket: s3.Bucket, Endpoint: s3.Endpoint, Region: s3.Region, VersionID: s3.VersionID, SHA256: s3.SHA256, SecretName: s3.SecretName,
+		}
+	}
+	return wire
+}
+
+func applySource(wire *rest.Source, to *v1alpha1.Source) {
+	to.Inline, to.Image = nil, ""
+	if wire == nil {
+		to.S3 = nil
+		return
+	}
+	for name, text := range wire.Inline {
+		put(&to.Inline, name, v1alpha1.InlineFile(text))
+	}
+	to.Image = wire.Image
+	s3 := wire.S3
+	if s3 == nil {
+		to.S3 = nil
+		return
+	}
+	if to.S3 == nil {
+		to.S3 = &v1alpha1.S3Source{}
+	}
+	to.S3.Key, to.S3.Bucket, to.S3.Endpoint, to.S3.Region = s3.Key, s3.Bucket, s3.Endpoint, s3.Region
+	to.S3.VersionID, to.S3.SHA256, to.S3.SecretName = s3.VersionID, s3.SHA256, s3.SecretName
+}
+
+func envRef(from *v1alpha1.EnvVarSource) rest.EnvRef {
+	if ref := from.SecretKeyRef; ref != nil {
+		return rest.EnvRef{SecretName: ref.Name, Key: ref.Key, Optional: ref.Optional}
+	}
+	if ref := from.ConfigMapKeyRef; ref != nil {
+		return rest.EnvRef{ConfigMapName: ref.Name, Key: ref.Key, Optional: ref.Optional}
+	}
+	return rest.EnvRef{}
+}
+
+const mebibyte = 1 << 20
+
+// memory is the quantity in MiB, rounded up.
+func memory(list corev1.ResourceList) *int64 {
+	quantity, ok := list[corev1.ResourceMemory]
+	if !ok {
+		return nil
+	}
+	bytes := quantity.Value()
+	mib := bytes / mebibyte
+	if bytes%mebibyte > 0 {
+		mib++
+	}
+	return &mib
+}
+
+// cpu is the quantity in cores, rounded up to thousandths.
+func cpu(list corev1.ResourceList) *float64 {
+	quantity, ok := list[corev1.ResourceCPU]
+	if !ok {
+		return nil
+	}
+	cores := float64(quantity.MilliValue()) / 1000
+	return &cores
+}
+
+func applyResources(wire *rest.Function, spec *v1alpha1.FunctionSpec) {
+	resources := spec.Resources
+	if resources == nil {
+		resources = &v1alpha1.Resources{}
+	}
+	applyQuantities(&resources.Limits, wire.MemoryMB, wire.CPU)
+	applyQuantities(&resources.Requests, wire.RequestMB, wire.RequestCPU)
+	if len(resources.Limits) == 0 && len(resources.Requests) == 0 {
+		resources = nil
+	}
+	spec.Resources = resources
+}
+
+// applyQuantities leaves a quantity alone that the wire shows as the same number, so that 0.1G stays 0.1G.
+func applyQuantities(list *corev1.ResourceList, mib *int64, cores *float64) {
+	if was := memory(*list); mib == nil {
+		delete(*list, corev1.ResourceMemory)
+	} else if was == nil || *was != *mib {
+		put((*map[corev1.ResourceName]resource.Quantity)(list), corev1.ResourceMemory, *resource.NewQuantity(*mib*mebibyte, resource.BinarySI))
+	}
+	if was := cpu(*list); cores == nil {
+		delete(*list, corev1.ResourceCPU)
+	} else if was == nil || *was != *cores {
+		put((*map[corev1.ResourceName]resource.Quantity)(list), corev1.ResourceCPU, *resource.NewMilliQuantity(int64(math.Round(*cores*1000)), resource.DecimalSI))
+	}
+	if len(*list) == 0 {
+		*list = nil
+	}
+}
+
+func functionStatus(status *v1alpha1.FunctionStatus) *rest.FunctionStatus {
+	wire := &rest.FunctionStatus{
+		Status:   common(string(status.Phase), status.ObservedGeneration, status.Conditions),
+		CodeHash: status.CodeHash, CodeSHA256: status.SourceDigest, Image: status.Image, RuntimeVersion: status.RuntimeVersion,
+		LastBuiltAt: timeOfPointer(status.LastBuiltAt), Replicas: status.Replicas, ReadyReplicas: status.ReadyReplicas, URL: status.URL,
+	}
+	if build := status.Build; build != nil {
+		wire.Build = &rest.BuildStatus{Step: build.Step, StartedAt: timeOfPointer(build.StartedAt), LogTail: build.LogTail}
+	}
+	return wire
+}
+
+func setAnnotation(meta *metav1.ObjectMeta, name, value string) {
+	if value == "" {
+		delete(meta.Annotations, name)
+		return
+	}
+	put(&meta.Annotations, name, value)
+}
+
+func put[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[key] = value
+}
+
+func positive[T int32 | int64](number T) *T {
+	if number == 0 {
+		return nil
+	}
+	return &number
+}
+
+func value[T any](pointer *T) T {
+	if pointer == nil {
+		var zero T
+		return zero
+	}
+	return *pointer
+}
+
+func timeOf(at metav1.Time) *time.Time { return timeOfPointer(&at) }
+
+func timeOfPointer(at *metav1.Time) *time.Time {
+	if at == nil || at.IsZero() {
+		return nil
+	}
+	utc := at.UTC()
+	return &utc
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	kuberest "k8s.io/client-go/rest"
+
+	"github.com/naeel/sless/apiserver/internal/auth"
+	"github.com/naeel/sless/apiserver/internal/authz"
+	"github.com/naeel/sless/apiserver/internal/config"
+	"github.com/naeel/sless/apiserver/internal/resources"
+	"github.com/naeel/sless/apiserver/internal/server"
+	"github.com/naeel/sless/apiserver/internal/store"
+)
+
+// goneDelay is how long requests are still taken after SIGTERM, until no Service sends any more.
+const goneDelay = 3 * time.Second
+
+// Service is the apiserver, put together.
+type Service struct {
+	server *server.Server
+	api    huma.API
+	store  *store.Store
+	tasks  *tasks
+	limits config.Limits
+}
+
+// NewService puts the apiserver together for the cluster of kube.
+func NewService(kube *kuberest.Config, settings *config.Config, log *slog.Logger) (*Service, error) {
+	kube = kuberest.CopyConfig(kube)
+	kube.QPS, kube.Burst = 500, 1000 // the API server's own fairness is the limit
+	kube.UserAgent = "sless-apiserver"
+	client, err := kubernetes.NewForConfig(kube)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	objects, err := store.New(kube)
+	if err != nil {
+		return nil, err
+	}
+	authenticator, err := auth.New(settings.APIServer.Auth, client.AuthenticationV1().TokenReviews())
+	if err != nil {
+		return nil, fmt.Errorf("authentication: %w", err)
+	}
+	s := &Service{store: objects, tasks: newTasks(), limits: settings.APIServer.Limits}
+	s.server = server.New(settings.APIServer, authenticator, objects.Synced, log)
+	authorize := server.Authorize(authz.New(client.AuthorizationV1().SubjectAccessReviews()))
+	s.api = server.NewAPI(s.server.Mux, authorize)
+	resources.Register(s.api, objects, authorize, s.tasks.later)
+	return s, server.ServeDocs(s.server.Mux, s.api)
+}
+
+// Run serves until ctx ends, and then until requests in flight have been answered.
+func (s *Service) Run(ctx context.Context, public, admin string) error {
+	publicListener, err := net.Listen("tcp", public)
+	if err != nil {
+		return err
+	}
+	adminListener, err := net.Listen("tcp", admin)
+	if err != nil {
+		return err
+	}
+	return s.Serve(ctx, publicListener, adminListener)
+}
+
+// Serve is Run with listeners that are open.
+func (s *Service) Serve(ctx context.Context, public, admin net.Listener) error {
+	api, err := s.server.HTTP(s.server.Public())
+	if err != nil {
+		return err
+	}
+	health := &http.Server{Handler: s.server.Admin(), ReadHeaderTimeout: 5 * time.Second}
+	// What serves requests outlives ctx, so that those in flight are answered.
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return ended(s.store.Start(working), "cache") })
+	group.Go(func() error { return ended(server.Serve(api, public), "public listener") })
+	group.Go(func() error { return ended(health.Serve(admin), "admin listener") })
+	group.Go(func() error {
+		defer stop()
+		<-ctx.Done()
+		s.server.Drain()
+		time.Sleep(goneDelay)
+		end, cancel := context.WithTimeout(working, time.Duration(s.limits.DrainSeconds)*time.Second)
+		defer cancel()
+		err := api.Shutdown(end)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = api.Close()
+		}
+		s.tasks.finish(end)
+		return errors.Join(err, health.Close())
+	})
+	return group.Wait()
+}
+
+// ended says what is wrong when a part of the service ends: nothing when it was told to.
+func ended(err error, part string) error {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", part, err)
+}
