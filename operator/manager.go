@@ -28,6 +28,7 @@ import (
 	"github.com/naeel/sless/operator/internal/config"
 	"github.com/naeel/sless/operator/internal/env"
 	"github.com/naeel/sless/operator/internal/function"
+	"github.com/naeel/sless/operator/internal/functionjob"
 	"github.com/naeel/sless/operator/internal/tenant"
 	"github.com/naeel/sless/operator/internal/trigger"
 )
@@ -139,6 +140,7 @@ func addControllers(mgr ctrl.Manager, cfg *config.Config) error {
 			Recorder: mgr.GetEventRecorder("sless-operator"),
 		},
 		&trigger.Reconciler{Client: mgr.GetClient(), Config: cfg},
+		&functionjob.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Config: cfg, Tenants: tenants, Env: environments},
 	} {
 		if err := controller.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", controller, err)
