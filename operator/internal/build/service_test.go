@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,9 +60,10 @@ func TestNewRequestReplacesTheOld(t *testing.T) {
 func TestTransientTroubleIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		w.fails = func(Request) error {
-			if away {
+			if away.Load() {
 				return fault.Transient(v1alpha1.ReasonRegistryUnavailable, "away")
 			}
 			return nil
@@ -77,7 +79,7 @@ func TestTransientTroubleIsTriedAgain(t *testing.T) {
 		if n := w.count("attempt hello v1"); n < 3 || n > 10 {
 			t.Errorf("%d attempts in a minute", n)
 		}
-		away = false
+		away.Store(false)
 		if state := after(s, time.Minute, r); state.Phase != Done || state.Error != nil {
 			t.Errorf("when it is back %+v", state)
 		}
@@ -87,9 +89,10 @@ func TestTransientTroubleIsTriedAgain(t *testing.T) {
 func TestTerminalErrorHealsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		missing := true
+		var missing atomic.Bool
+		missing.Store(true)
 		w.fails = func(Request) error {
-			if missing {
+			if missing.Load() {
 				return fault.Terminal(v1alpha1.ReasonSourceNotFound, "no such object")
 			}
 			return nil
@@ -103,7 +106,7 @@ func TestTerminalErrorHealsByItself(t *testing.T) {
 				t.Fatalf("got %+v", state)
 			}
 		}
-		missing = false
+		missing.Store(false)
 		if state := after(s, 2*time.Minute, r); state.Phase != Done {
 			t.Errorf("after it was mended %+v", state)
 		}
