@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -100,13 +99,17 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// serves says whether a call of the URL reaches a replica.
+// serves says whether a call of the URL reaches a replica. The URL is given once the Function is ready, and stays while replicas of some
+// version answer, be it an older one.
 func (s *scope) serves() bool {
-	return s.trigger.IsEnabled() && s.winner == nil && s.address.url != "" && s.function != nil && isServing(s.function)
+	if !s.trigger.IsEnabled() || s.winner != nil || s.address.url == "" || s.function == nil || !isAnswering(s.function) {
+		return false
+	}
+	return functionVerdict(s.function).reason == v1alpha1.ReasonReady || s.before.Status.URL == s.address.url
 }
 
-// isServing says whether a Function answers calls, be it with an older version while a newer one is on its way.
-func isServing(function *v1alpha1.Function) bool {
+// isAnswering says whether a Function has replicas that answer; its own URL says so.
+func isAnswering(function *v1alpha1.Function) bool {
 	off := function.Spec.Replicas != nil && *function.Spec.Replicas == 0
-	return !off && function.Status.Replicas > 0 && meta.IsStatusConditionTrue(function.Status.Conditions, v1alpha1.Available)
+	return !off && function.Status.URL != ""
 }

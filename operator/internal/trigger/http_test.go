@@ -27,7 +27,7 @@ func TestURLIsThereWhileItWorks(t *testing.T) {
 		t.Errorf("without a Function: %+v", trigger.Status)
 	}
 
-	f := newFunction(t, namespace, "f", func(f *v1alpha1.Function) { f.Status = function("Unknown", v1alpha1.ReasonBuilding, 0).Status })
+	f := newFunction(t, namespace, "f", func(f *v1alpha1.Function) { f.Status = function("Unknown", v1alpha1.ReasonBuilding, false).Status })
 	if trigger = waitReady(t, namespace, "t", "Unknown", v1alpha1.ReasonFunctionNotReady); trigger.Status.URL != "" {
 		t.Errorf("a URL before anything serves: %s", trigger.Status.URL)
 	}
@@ -54,7 +54,7 @@ func TestURLIsThereWhileItWorks(t *testing.T) {
 	if err := kube.Update(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
-	setFunction(t, f, func(f *v1alpha1.Function) { f.Status = function("True", v1alpha1.ReasonScaledToZero, 0).Status })
+	setFunction(t, f, func(f *v1alpha1.Function) { f.Status = function("True", v1alpha1.ReasonScaledToZero, false).Status })
 	if trigger = waitReady(t, namespace, "t", "True", v1alpha1.ReasonScaledToZero); trigger.Status.URL != "" {
 		t.Errorf("replicas 0: %+v", trigger.Status)
 	}

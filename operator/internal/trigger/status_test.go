@@ -27,23 +27,23 @@ func httpTrigger(name, created string) *v1alpha1.Trigger {
 	}
 }
 
-func function(status metav1.ConditionStatus, reason string, replicas int32) *v1alpha1.Function {
-	available := metav1.ConditionFalse
-	if replicas > 0 {
-		available = metav1.ConditionTrue
+// function says of itself that it is ready or not, and that replicas answer or none does.
+func function(status metav1.ConditionStatus, reason string, answering bool) *v1alpha1.Function {
+	url := ""
+	if answering {
+		url = "https://where.it.answers"
 	}
 	return &v1alpha1.Function{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "f", Generation: 2},
 		Spec:       v1alpha1.FunctionSpec{TimeoutSeconds: 60},
-		Status: v1alpha1.FunctionStatus{Replicas: replicas, Conditions: []metav1.Condition{
+		Status: v1alpha1.FunctionStatus{URL: url, Conditions: []metav1.Condition{
 			{Type: v1alpha1.Ready, Status: status, Reason: reason, Message: "what the Function says", ObservedGeneration: 2},
-			{Type: v1alpha1.Available, Status: available, Reason: reason, ObservedGeneration: 2},
 		}},
 	}
 }
 
 func TestVerdict(t *testing.T) {
-	ready := func() *v1alpha1.Function { return function("True", "Ready", 1) }
+	ready := func() *v1alpha1.Function { return function("True", "Ready", true) }
 	path := address{url: "https://functions.example.org/fn/ns/f"}
 	for _, test := range []struct {
 		name    string
@@ -62,19 +62,22 @@ func TestVerdict(t *testing.T) {
 		{"no address", func(s *scope) { s.address = address{} }, "False", "NoAddress", "external URL", "Failed", false},
 		{"bad schedule", func(s *scope) { s.invalid = &invalid{"InvalidSchedule", "why"} }, "False", "InvalidSchedule", "why", "Failed", true},
 		{"function not seen yet", func(s *scope) { s.function = &v1alpha1.Function{} }, "Unknown", "FunctionNotReady", "waits", "Pending", false},
-		{"function edited and not seen since", func(s *scope) { s.function.Generation = 3 }, "Unknown", "FunctionNotReady", "waits", "Pending", true},
-		{"function builds first", func(s *scope) { s.function = function("Unknown", "Building", 0) }, "Unknown", "FunctionNotReady", "Building", "Pending", false},
-		{"function rolls, the old version serves", func(s *scope) { s.function = function("Unknown", "Deploying", 1) }, "Unknown", "FunctionNotReady", "Deploying", "Pending", true},
-		{"function failed", func(s *scope) { s.function = function("False", "BuildFailed", 0) }, "False", "FunctionFailed", "BuildFailed: what the Function says", "Failed", false},
+		{"function edited and not seen since", func(s *scope) { s.function.Generation, s.before.Status.URL = 3, path.url }, "Unknown", "FunctionNotReady", "waits", "Pending", true},
+		{"function builds first", func(s *scope) { s.function = function("Unknown", "Building", false) }, "Unknown", "FunctionNotReady", "Building", "Pending", false},
+		{"function rolls, the old version serves", func(s *scope) {
+			s.function, s.before.Status.URL = function("Unknown", "Deploying", true), path.url
+		}, "Unknown", "FunctionNotReady", "Deploying", "Pending", true},
+		{"function starts, no gateway knows it", func(s *scope) { s.function = function("Unknown", "Routing", true) }, "Unknown", "FunctionNotReady", "Routing", "Pending", false},
+		{"function failed", func(s *scope) { s.function = function("False", "BuildFailed", false) }, "False", "FunctionFailed", "BuildFailed: what the Function says", "Failed", false},
 		{"replicas 0", func(s *scope) {
-			s.function = function("True", "ScaledToZero", 0)
+			s.function = function("True", "ScaledToZero", false)
 			s.function.Spec.Replicas = new(int32(0))
 		}, "True", "ScaledToZero", "replicas 0", "Ready", false},
 		{"replicas 0, pods still going", func(s *scope) { s.function.Spec.Replicas = new(int32(0)); s.function.Generation = 3 }, "Unknown", "FunctionNotReady", "waits", "Pending", false},
-		{"just enabled", func(s *scope) { s.function = function("True", "Disabled", 0) }, "Unknown", "FunctionNotReady", "Disabled", "Pending", false},
+		{"just enabled", func(s *scope) { s.function = function("True", "Disabled", false) }, "Unknown", "FunctionNotReady", "Disabled", "Pending", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := &scope{trigger: httpTrigger("t", "09:00:00"), function: ready(), address: path}
+			s := &scope{trigger: httpTrigger("t", "09:00:00"), before: httpTrigger("t", "09:00:00"), function: ready(), address: path}
 			test.change(s)
 			setStatus(s)
 			got := s.trigger.Status.Conditions[0]

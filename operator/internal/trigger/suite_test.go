@@ -202,7 +202,7 @@ func setFunction(t testing.TB, function *v1alpha1.Function, changes ...func(*v1a
 	}
 }
 
-func serving(f *v1alpha1.Function) { f.Status = function("True", v1alpha1.ReasonReady, 1).Status }
+func serving(f *v1alpha1.Function) { f.Status = function("True", v1alpha1.ReasonReady, true).Status }
 
 func newTrigger(namespace, name string, spec v1alpha1.TriggerSpec) *v1alpha1.Trigger {
 	if spec.FunctionRef.Name == "" {

@@ -95,6 +95,6 @@ func ofIngress(_ context.Context, object client.Object) []ctrl.Request {
 // functionChanged lets through what a Trigger's status or the refusal of a tick depends on.
 var functionChanged = predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
 	before, after := change.ObjectOld.(*v1alpha1.Function), change.ObjectNew.(*v1alpha1.Function)
-	return before.Generation != after.Generation || before.Status.Replicas != after.Status.Replicas ||
+	return before.Generation != after.Generation || before.Status.URL != after.Status.URL ||
 		!equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
 }}

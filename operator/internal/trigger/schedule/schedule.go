@@ -14,6 +14,7 @@ import (
 	"sort"
 	"strings"
 	"time"
+	_ "time/tzdata" // images need not have a zone database, and all know the same zones
 
 	"github.com/robfig/cron/v3"
 )
