@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -49,7 +52,13 @@ func parse(args []string) (*options, error) {
 	f.DurationVar(&o.drainDelay, "drain-delay", 3*time.Second, "how long to go on serving after SIGTERM, until nobody sends requests here any more")
 	f.DurationVar(&o.drainTimeout, "drain-timeout", 80*time.Second, "how long requests may then take to end")
 	f.StringVar(&o.accessLog, "access-log", string(proxy.LogAll), "requests that get a log line: all, errors or off")
-	if err := f.Parse(args); err != nil {
+	f.SetOutput(io.Discard)
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		f.SetOutput(os.Stdout)
+		f.Usage()
+		return nil, err
+	case err != nil:
 		return nil, err
 	}
 	if f.NArg() > 0 {

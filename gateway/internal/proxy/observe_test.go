@@ -66,10 +66,14 @@ func TestSeriesAreBounded(t *testing.T) {
 		}
 	}
 	noise(1)
-	eventually(t, "all are counted", func() bool { return s.series()["sless_gateway_requests_total{code_class=2xx,function=f,namespace=ns}"] == 100 })
+	eventually(t, "all are counted", func() bool {
+		return s.series()["sless_gateway_requests_total{code_class=2xx,function=f,namespace=ns}"] == 100
+	})
 	before := s.series()
 	noise(2)
-	eventually(t, "all are counted", func() bool { return s.series()["sless_gateway_requests_total{code_class=2xx,function=f,namespace=ns}"] == 200 })
+	eventually(t, "all are counted", func() bool {
+		return s.series()["sless_gateway_requests_total{code_class=2xx,function=f,namespace=ns}"] == 200
+	})
 	after := s.series()
 	check(t, "series", len(before), len(after))
 	check(t, "no function", 300.0, after["sless_gateway_refusals_total{code=no_route,function=,namespace=}"])
