@@ -27,14 +27,16 @@ type Image struct {
 	Size int64
 }
 
-// Find looks a tag of a tenant's repository up, and returns nil when it is not there.
+// Find looks a tag of a tenant's repository up, and returns nil when it is not there. Some registries say of a repository that nothing
+// was pushed to yet that it may not be read; what is true of credentials that are wrong shows when something is pushed.
 func (r *Registry) Find(ctx context.Context, namespace, tag string) (*Image, error) {
 	ref, err := name.NewTag(r.Repository(namespace)+":"+tag, r.nameOptions()...)
 	if err != nil {
 		return nil, err
 	}
 	descriptor, err := remote.Get(ref, r.push(ctx)...)
-	if statusOf(err) == http.StatusNotFound {
+	switch statusOf(err) {
+	case http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden:
 		return nil, nil
 	}
 	if err != nil {

@@ -147,6 +147,19 @@ func TestErrorsAreTold(t *testing.T) {
 	}
 }
 
+func TestFindTakesARefusalForAbsence(t *testing.T) {
+	s := newServer(t, false)
+	cfg := configFor(t, s)
+	cfg.PushConfigFile = credentialsFile(t, s.host(), pushUser, "wrong")
+	if image, err := connect(t, cfg).Find(t.Context(), "never-used", "hello-1"); image != nil || err != nil {
+		t.Errorf("got %v, %v", image, err)
+	}
+	cfg.Host = "127.0.0.1:1"
+	if _, err := connect(t, cfg).Find(t.Context(), "ns", "hello-1"); reasonOf(err) != v1alpha1.ReasonRegistryUnavailable {
+		t.Errorf("away: %v", err)
+	}
+}
+
 func TestPrivateCA(t *testing.T) {
 	s := newServer(t, true)
 	cfg := configFor(t, s)
