@@ -359,6 +359,42 @@ func TestRegistryAwayAtStartIsWaitedFor(t *testing.T) {
 	})
 }
 
+func TestLastingTroubleIsToldOnce(t *testing.T) {
+	for name, trouble := range map[string]*fault.Error{
+		"transient": fault.Transient(v1alpha1.ReasonRegistryUnavailable, "away"), "terminal": fault.Terminal(v1alpha1.ReasonSourceNotFound, "absent"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.fails = func(Request) error { return trouble }
+				s := newService(w, w, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				var all sync.WaitGroup
+				all.Go(func() {
+					if err := s.Start(ctx); err != nil {
+						t.Error(err)
+					}
+				})
+				s.Ensure(ctx, request("ns", "hello", "v1"))
+				events := 0
+				for timeout := time.After(time.Hour); ; events++ {
+					select {
+					case <-s.Events():
+						continue
+					case <-timeout:
+					}
+					break
+				}
+				if n := w.count("attempt hello v1"); events > 2 || n < 10 {
+					t.Errorf("%d events of %d attempts", events, n)
+				}
+				cancel()
+				all.Wait()
+			})
+		})
+	}
+}
+
 func TestEventsTellOfEveryMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

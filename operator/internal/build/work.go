@@ -97,11 +97,13 @@ func pauseAfter(err *fault.Error, costly bool, failures int) time.Duration {
 	return backoff(failures, time.Second, 30*time.Second)
 }
 
-// step notes what the work does. A failure stays in sight until an attempt has ended otherwise.
+// step notes what the work does. An error stays in sight until an attempt has come further, so that trouble which lasts is told of
+// once and not with every attempt.
 func (s *Service) step(w *work, step Step, job string) {
 	s.change(w, func(state *State) {
-		if state.Phase == Building {
-			state.Step, state.JobName = step, job
+		further := step == Installing
+		if state.Phase == Building && (state.Error == nil || further) {
+			state.Step, state.JobName, state.Error, state.RetryAt = step, job, nil, time.Time{}
 		}
 	})
 }
