@@ -40,9 +40,13 @@ func (s *Store) Collect(ctx context.Context, function *v1alpha1.Function, tenant
 	if err != nil {
 		return 0, err
 	}
+	now := s.now
+	if now == nil {
+		now = time.Now
+	}
 	again := time.Duration(0)
 	for _, secret := range others {
-		if used[secret.Name] || time.Since(secret.CreationTimestamp.Time) < keepFor {
+		if used[secret.Name] || now().Sub(secret.CreationTimestamp.Time) < keepFor {
 			again = keepFor
 			continue
 		}
@@ -70,11 +74,20 @@ func (s *Store) used(ctx context.Context, tenant string, own client.MatchingLabe
 		return nil, fmt.Errorf("list Jobs of %s: %w", tenant, err)
 	}
 	for _, job := range jobs.Items {
-		if job.Status.CompletionTime == nil {
+		if !hasEnded(&job) {
 			use(used, &job.Spec.Template.Spec)
 		}
 	}
 	return used, nil
+}
+
+func hasEnded(job *batchv1.Job) bool {
+	for _, condition := range job.Status.Conditions {
+		if (condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed) && condition.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
 }
 
 func use(used map[string]bool, pod *corev1.PodSpec) {

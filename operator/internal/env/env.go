@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,8 @@ type Store struct {
 	Client client.Client
 	// Reader reads past the cache: the operator may get a tenant's Secret by its name, and neither list nor watch them.
 	Reader client.Reader
+
+	now func() time.Time // of tests; nil is time.Now
 }
 
 // Environment is a Function's environment with every value known.

@@ -137,7 +137,7 @@ func TestNothingIsWrittenWhenNothingChanged(t *testing.T) {
 		for object, key := range map[client.Object]client.ObjectKey{
 			service: {Namespace: s.tenant(), Name: "hello"}, namespace: {Name: s.tenant()},
 		} {
-			if err := cluster.client.Get(t.Context(), key, object); err != nil {
+			if err := cluster.Client.Get(t.Context(), key, object); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -147,7 +147,7 @@ func TestNothingIsWrittenWhenNothingChanged(t *testing.T) {
 	reconciles := s.passes()
 	for range 5 {
 		s.builder.events <- build.Owner{Namespace: s.namespace, Name: "hello"}
-		if err := cluster.client.Update(t.Context(), function); err != nil { // the same again
+		if err := cluster.Client.Update(t.Context(), function); err != nil { // the same again
 			t.Fatal(err)
 		}
 		s.eventually("another pass", func() string {
@@ -189,7 +189,7 @@ func TestDisabledTriggersAndScaleToZero(t *testing.T) {
 	enable := func(trigger *v1alpha1.Trigger, on bool) {
 		t.Helper()
 		trigger.Spec.Enabled = &on
-		if err := cluster.client.Update(t.Context(), trigger); err != nil {
+		if err := cluster.Client.Update(t.Context(), trigger); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -217,12 +217,12 @@ func TestDisabledTriggersAndScaleToZero(t *testing.T) {
 		t.Errorf("the Deployment was made again or its pods replaced: %+v", last)
 	}
 	// The last enabled one gone, the disabled one decides; all gone, the function is one without Triggers.
-	if err := cluster.client.Delete(t.Context(), other); err != nil {
+	if err := cluster.Client.Delete(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
 	wants(0)
 	s.ready("hello", "True", v1alpha1.ReasonDisabled)
-	if err := cluster.client.Delete(t.Context(), web); err != nil {
+	if err := cluster.Client.Delete(t.Context(), web); err != nil {
 		t.Fatal(err)
 	}
 	wants(1)
@@ -271,7 +271,7 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("environment %+v", got)
 	}
 
-	if err := cluster.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: s.namespace}}); err != nil {
+	if err := cluster.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: s.namespace}}); err != nil {
 		t.Fatal(err)
 	}
 	s.poke("hello")
@@ -291,7 +291,7 @@ func (s *stage) environment(name string) *corev1.Secret {
 	s.t.Helper()
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: s.tenant(), Name: s.deployment(name).Spec.Template.Spec.Containers[0].EnvFrom[0].SecretRef.Name}
-	if err := cluster.client.Get(s.t.Context(), key, secret); err != nil {
+	if err := cluster.Client.Get(s.t.Context(), key, secret); err != nil {
 		s.t.Fatal(err)
 	}
 	return secret
@@ -309,7 +309,7 @@ func TestCrash(t *testing.T) {
 	}
 	s.create(pod)
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{ended(1, "Error", `{"error": "handler.py, line 3: no module named flask"}`)}
-	if err := cluster.client.Status().Update(t.Context(), pod); err != nil {
+	if err := cluster.Client.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	s.rollOutWith("hello", func(status *appsv1.DeploymentStatus) { status.ReadyReplicas, status.AvailableReplicas = 0, 0 })
@@ -351,7 +351,7 @@ func TestDeletion(t *testing.T) {
 	s.delete("one")
 	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.SecretList{}} {
 		own := client.MatchingLabels(names.Selector(Kind, s.namespace, "one"))
-		if err := cluster.client.List(t.Context(), list, client.InNamespace(s.tenant()), own); err != nil {
+		if err := cluster.Client.List(t.Context(), list, client.InNamespace(s.tenant()), own); err != nil {
 			t.Fatal(err)
 		}
 		if n := meta.LenList(list); n != 0 {
@@ -381,11 +381,11 @@ func TestDeletion(t *testing.T) {
 func (s *stage) delete(name string) {
 	s.t.Helper()
 	function := s.get(name)
-	if err := cluster.client.Delete(s.t.Context(), function); err != nil {
+	if err := cluster.Client.Delete(s.t.Context(), function); err != nil {
 		s.t.Fatal(err)
 	}
 	s.eventually("Function goes", func() string {
-		err := cluster.client.Get(s.t.Context(), client.ObjectKeyFromObject(function), function)
+		err := cluster.Client.Get(s.t.Context(), client.ObjectKeyFromObject(function), function)
 		if apierrors.IsNotFound(err) {
 			return ""
 		}
@@ -396,7 +396,7 @@ func (s *stage) delete(name string) {
 func (s *stage) namespaceOf(name string) *corev1.Namespace {
 	s.t.Helper()
 	namespace := &corev1.Namespace{}
-	if err := cluster.client.Get(s.t.Context(), client.ObjectKey{Name: name}, namespace); err != nil {
+	if err := cluster.Client.Get(s.t.Context(), client.ObjectKey{Name: name}, namespace); err != nil {
 		s.t.Fatal(err)
 	}
 	return namespace
@@ -422,7 +422,7 @@ func TestDeletionWhileBuilding(t *testing.T) {
 	s.delete("hello")
 	s.function("again")
 	s.ready("again", "Unknown", v1alpha1.ReasonBuilding)
-	if err := cluster.client.Delete(t.Context(), s.namespaceOf(s.namespace)); err != nil {
+	if err := cluster.Client.Delete(t.Context(), s.namespaceOf(s.namespace)); err != nil {
 		t.Fatal(err)
 	}
 	s.delete("again") // as the namespace's own controller does
@@ -438,18 +438,18 @@ func TestDrift(t *testing.T) {
 	deployment := s.deployment("hello")
 	deployment.Spec.Replicas = new(int32(7))
 	deployment.Spec.Template.Spec.Containers[0].Image = "evil"
-	if err := cluster.client.Update(t.Context(), deployment); err != nil && !apierrors.IsConflict(err) {
+	if err := cluster.Client.Update(t.Context(), deployment); err != nil && !apierrors.IsConflict(err) {
 		t.Fatal(err)
 	}
 	s.deploys("hello", "what the Function says", func(d *appsv1.Deployment) bool {
 		return *d.Spec.Replicas == 1 && strings.HasSuffix(d.Spec.Template.Spec.Containers[0].Image, ":aa")
 	})
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: s.tenant()}}
-	if err := cluster.client.Delete(t.Context(), service); err != nil {
+	if err := cluster.Client.Delete(t.Context(), service); err != nil {
 		t.Fatal(err)
 	}
 	s.eventually("Service is made again", func() string {
-		return text(cluster.client.Get(t.Context(), client.ObjectKeyFromObject(service), service))
+		return text(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(service), service))
 	})
 }
 

@@ -9,19 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/naeel/sless/api/names"
@@ -30,50 +24,14 @@ import (
 	"github.com/naeel/sless/operator/internal/build/fault"
 	"github.com/naeel/sless/operator/internal/env"
 	"github.com/naeel/sless/operator/internal/tenant"
+	"github.com/naeel/sless/operator/internal/testcluster"
 )
 
-// cluster is a real API server with a real controller manager's work done by the tests, started once for all tests.
-var cluster struct {
-	config *rest.Config
-	client client.WithWatch
-}
+// cluster is an API server for all tests of this package.
+var cluster testcluster.Cluster
 
 func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard())
-	os.Exit(withCluster(m))
-}
-
-func withCluster(m *testing.M) int {
-	environment := &envtest.Environment{
-		CRDDirectoryPaths:        []string{filepath.Join("..", "..", "..", "config", "crd")},
-		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: 3 * time.Minute,
-		ControlPlaneStopTimeout:  time.Minute,
-	}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		environment.BinaryAssetsDirectory = filepath.Join("..", "..", "..", ".dev", "bin")
-	}
-	config, err := environment.Start()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
-		return 1
-	}
-	defer environment.Stop()
-	config.QPS = -1
-	cluster.config = config
-	cluster.client, err = client.NewWithWatch(config, client.Options{Scheme: testScheme()})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "make a client:", err)
-		return 1
-	}
-	return m.Run()
-}
-
-func testScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	_ = clientgoscheme.AddToScheme(scheme)
-	_ = v1alpha1.AddToScheme(scheme)
-	return scheme
+	os.Exit(testcluster.Main(m, func(c testcluster.Cluster) { cluster = c }))
 }
 
 // stage is a running reconciler with one namespace of its own and parts that the test plays.
@@ -96,8 +54,8 @@ func newStage(t *testing.T) *stage {
 	if err := os.WriteFile(pullConfig, []byte(`{"auths":{}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	mgr, err := ctrl.NewManager(cluster.config, ctrl.Options{
-		Scheme:                  testScheme(),
+	mgr, err := ctrl.NewManager(cluster.Config, ctrl.Options{
+		Scheme:                  testcluster.Scheme(),
 		Metrics:                 server.Options{BindAddress: "0"},
 		Controller:              controllerNames(),
 		GracefulShutdownTimeout: new(30 * time.Second),
@@ -130,24 +88,14 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// patience is how long a test waits for what must come. It is long because machines may be slow, and costs nothing when they are not.
-const patience = 2 * time.Minute
-
-// eventually waits until try returns "", and otherwise fails with what it said last.
 func (s *stage) eventually(what string, try func() string) {
 	s.t.Helper()
-	lack := ""
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if lack = try(); lack == "" {
-			return
-		}
-	}
-	s.t.Fatalf("%s: %s", what, lack)
+	testcluster.Eventually(s.t, what, try)
 }
 
 func (s *stage) create(object client.Object) {
 	s.t.Helper()
-	if err := cluster.client.Create(s.t.Context(), object); err != nil {
+	if err := cluster.Client.Create(s.t.Context(), object); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -166,14 +114,14 @@ func (s *stage) change(name string, edit func(*v1alpha1.Function)) {
 	s.eventually("change Function", func() string {
 		function := s.get(name)
 		edit(function)
-		return text(cluster.client.Update(s.t.Context(), function))
+		return text(cluster.Client.Update(s.t.Context(), function))
 	})
 }
 
 func (s *stage) get(name string) *v1alpha1.Function {
 	s.t.Helper()
 	function := &v1alpha1.Function{}
-	if err := cluster.client.Get(s.t.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, function); err != nil {
+	if err := cluster.Client.Get(s.t.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, function); err != nil {
 		s.t.Fatal(err)
 	}
 	return function
@@ -200,7 +148,7 @@ func (s *stage) tenant() string { return names.FunctionNamespace(s.namespace) }
 func (s *stage) deployment(name string) *appsv1.Deployment {
 	s.t.Helper()
 	deployment := &appsv1.Deployment{}
-	err := cluster.client.Get(s.t.Context(), client.ObjectKey{Namespace: s.tenant(), Name: name}, deployment)
+	err := cluster.Client.Get(s.t.Context(), client.ObjectKey{Namespace: s.tenant(), Name: name}, deployment)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -227,7 +175,7 @@ func (s *stage) rollOutWith(name string, edit func(*appsv1.DeploymentStatus)) {
 		if edit != nil {
 			edit(&deployment.Status)
 		}
-		return text(cluster.client.Status().Update(s.t.Context(), deployment))
+		return text(cluster.Client.Status().Update(s.t.Context(), deployment))
 	})
 }
 

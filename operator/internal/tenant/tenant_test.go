@@ -1,0 +1,236 @@
+package tenant
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/naeel/sless/api/names"
+	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/testcluster"
+)
+
+var cluster testcluster.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(testcluster.Main(m, func(c testcluster.Cluster) { cluster = c }))
+}
+
+// newTenants returns Tenants without a cache, and the file of their pull credentials.
+func newTenants(t *testing.T) (*Tenants, string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.json")
+	write(t, file, `{"auths":{"registry.example.org":{}}}`)
+	return &Tenants{Client: cluster.Client, PullConfigFile: file, AllowedCIDRs: []string{"10.1.2.0/24"}}, file
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newUser makes a user's namespace with a Function in it.
+func newUser(t *testing.T) *corev1.Namespace {
+	t.Helper()
+	user := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "user-"}}
+	create(t, user)
+	create(t, &v1alpha1.Function{
+		ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: user.Name},
+		Spec:       v1alpha1.FunctionSpec{Runtime: "python3.11", Source: v1alpha1.Source{Inline: map[string]v1alpha1.InlineFile{"handler.py": ""}}},
+	})
+	return user
+}
+
+func create(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := cluster.Client.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get[T client.Object](t *testing.T, namespace, name string, into T) T {
+	t.Helper()
+	if err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, into); err != nil {
+		t.Fatal(err)
+	}
+	return into
+}
+
+func ensure(t *testing.T, tenants *Tenants, user string) string {
+	t.Helper()
+	name, err := tenants.Ensure(t.Context(), user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestEnsure(t *testing.T) {
+	tenants, _ := newTenants(t)
+	user := newUser(t)
+	name := ensure(t, tenants, user.Name)
+	if name != "sless-fn-"+user.Name {
+		t.Errorf("name %s", name)
+	}
+	labels := get(t, "", name, &corev1.Namespace{}).Labels
+	for label, want := range map[string]string{
+		"pod-security.kubernetes.io/enforce": "restricted",
+		names.ManagedByLabel:                 names.ManagedBy,
+		names.NamespaceLabel:                 user.Name,
+		names.UIDLabel:                       string(user.UID),
+	} {
+		if labels[label] != want {
+			t.Errorf("label %s is %q, want %q", label, labels[label], want)
+		}
+	}
+	binding := get(t, name, roleBinding, &rbacv1.RoleBinding{})
+	if binding.RoleRef.Name != Role || binding.Subjects[0].Name != Account || binding.Subjects[0].Namespace != names.SystemNamespace {
+		t.Errorf("binding %+v", binding)
+	}
+	secret := get(t, name, PullSecret, &corev1.Secret{})
+	if secret.Type != corev1.SecretTypeDockerConfigJson || string(secret.Data[corev1.DockerConfigJsonKey]) != `{"auths":{"registry.example.org":{}}}` {
+		t.Errorf("secret %+v", secret)
+	}
+	policy := get(t, name, networkPolicy, &networkingv1.NetworkPolicy{})
+	got, err := json.MarshalIndent(policy.Spec, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "networkpolicy.json", strings.NewReplacer(name, "${made}", user.Name, "${user}").Replace(string(got)))
+}
+
+// Whoever calls twice writes once; changed credentials are written; a changed object is written again when it is old.
+func TestEnsureWritesWhatChanged(t *testing.T) {
+	tenants, file := newTenants(t)
+	user := newUser(t)
+	name := ensure(t, tenants, user.Name)
+	version := func() string { return get(t, name, PullSecret, &corev1.Secret{}).ResourceVersion }
+	before := version()
+	ensure(t, tenants, user.Name)
+	if version() != before {
+		t.Error("the second call wrote")
+	}
+	write(t, file, `{"auths":{"other.example.org":{}}}`)
+	if err := tenants.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(get(t, name, PullSecret, &corev1.Secret{}).Data[corev1.DockerConfigJsonKey]); got != `{"auths":{"other.example.org":{}}}` {
+		t.Errorf("pull credentials %s", got)
+	}
+	policy := get(t, name, networkPolicy, &networkingv1.NetworkPolicy{})
+	if err := cluster.Client.Delete(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	last := tenants.applied[user.Name]
+	last.at = time.Now().Add(-2 * renewAfter)
+	tenants.applied[user.Name] = last
+	ensure(t, tenants, user.Name)
+	get(t, name, networkPolicy, &networkingv1.NetworkPolicy{})
+}
+
+func TestEnsureRefuses(t *testing.T) {
+	tenants, file := newTenants(t)
+	for _, namespace := range []string{"kube-system", "sless-system", "sless-fn-shop"} {
+		if _, err := tenants.Ensure(t.Context(), namespace); !errors.Is(err, ErrNotAllowed) {
+			t.Errorf("%s: got %v", namespace, err)
+		}
+	}
+	user := newUser(t)
+	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names.FunctionNamespace(user.Name)}}
+	create(t, foreign)
+	if _, err := tenants.Ensure(t.Context(), user.Name); !errors.Is(err, ErrNotAllowed) {
+		t.Errorf("a namespace of somebody else: got %v", err)
+	}
+	if err := tenants.Release(t.Context(), user.Name); err != nil {
+		t.Fatal(err)
+	}
+	if !get(t, "", foreign.Name, &corev1.Namespace{}).DeletionTimestamp.IsZero() {
+		t.Error("a namespace of somebody else is deleted")
+	}
+	write(t, file, "no JSON")
+	if _, err := tenants.Ensure(t.Context(), newUser(t).Name); err == nil {
+		t.Error("bad pull credentials are taken")
+	}
+}
+
+// A namespace that is left from an earlier one of the user's name goes, and nothing is made before.
+func TestEnsureInheritsNothing(t *testing.T) {
+	tenants, _ := newTenants(t)
+	user := newUser(t)
+	earlier := newNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: user.Name, UID: "earlier"}})
+	create(t, earlier)
+	for range 2 { // it is told to go, and then is going
+		if _, err := tenants.Ensure(t.Context(), user.Name); !errors.Is(err, ErrTerminating) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if get(t, "", earlier.Name, &corev1.Namespace{}).DeletionTimestamp.IsZero() {
+		t.Error("the earlier namespace stays")
+	}
+}
+
+func TestReleaseAndSweep(t *testing.T) {
+	tenants, _ := newTenants(t)
+	user := newUser(t)
+	name := ensure(t, tenants, user.Name)
+	goes := func() bool { return !get(t, "", name, &corev1.Namespace{}).DeletionTimestamp.IsZero() }
+	job := &v1alpha1.FunctionJob{
+		ObjectMeta: metav1.ObjectMeta{Name: "once", Namespace: user.Name},
+		Spec:       v1alpha1.FunctionJobSpec{FunctionRef: v1alpha1.FunctionRef{Name: "hello"}},
+	}
+	create(t, job)
+	for _, object := range []client.Object{&v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: user.Name}}, job} {
+		if err := tenants.Release(t.Context(), user.Name); err != nil {
+			t.Fatal(err)
+		}
+		if goes() {
+			t.Fatalf("the namespace goes before %T has", object)
+		}
+		if err := cluster.Client.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tenants.Sweep(t.Context()); err != nil { // a crash has kept Release from being called
+		t.Fatal(err)
+	}
+	if !goes() {
+		t.Error("the namespace stays")
+	}
+	if _, err := tenants.Ensure(t.Context(), user.Name); !errors.Is(err, ErrTerminating) {
+		t.Errorf("while it goes: got %v", err)
+	}
+	if err := tenants.Release(t.Context(), "never-seen"); err != nil {
+		t.Error(err)
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		write(t, path, got+"\n")
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got+"\n"); diff != "" {
+		t.Errorf("%s differs (-want +got); run with -update when that is meant:\n%s", name, diff)
+	}
+}
