@@ -83,7 +83,7 @@ func (a *app) claim(ctx context.Context) error {
 		return nil
 	}
 	if current != "" {
-		if _, err := os.Stat(current); err == nil && alive {
+		if alive && plan.IsRepo(filepath.Dir(current)) {
 			return fmt.Errorf("the cluster of another work tree runs on this machine; end it first: make -C %s down", filepath.Dir(current))
 		}
 		a.progress.Say("      clearing what is left of the cluster of %s", current)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/naeel/sless/hack/cluster/internal/node"
+	"github.com/naeel/sless/hack/cluster/internal/plan"
 )
 
 // order is the order in which the programs start; what is stopped first is what would otherwise restore what we remove.
@@ -41,11 +43,9 @@ func down(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if current != "" && current != a.place.Dev {
-		if _, err := os.Stat(current); err == nil && a.anyAlive() {
-			a.progress.Say("      the cluster on this machine is not of this work tree but of %s: leaving it alone", current)
-			return a.removeData()
-		}
+	if current != "" && current != a.place.Dev && a.anyAlive() && plan.IsRepo(filepath.Dir(current)) {
+		a.progress.Say("      the cluster on this machine is not of this work tree but of %s: leaving it alone", filepath.Dir(current))
+		return a.removeData()
 	}
 	if current != "" {
 		err := a.progress.Step("end the cluster", "", func() error { return a.clear(ctx, current) })

@@ -16,10 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"text/template"
-	"time"
 
-	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/naeel/sless/hack/cluster/internal/binaries"
@@ -131,7 +128,7 @@ func (a Addons) Apply(ctx context.Context) error {
 	if err := a.applyOnce(ctx, text); err != nil {
 		return err
 	}
-	return a.makeBucket(ctx, credentials)
+	return a.Serving(ctx, credentials)
 }
 
 // applyOnce applies the manifests and waits, unless exactly these were applied to this cluster before.
@@ -249,29 +246,4 @@ func imageName(path string) string {
 	name := filepath.Base(path)
 	i := strings.LastIndex(name, "-")
 	return "sless.local/" + name[:i] + ":" + name[i+1:]
-}
-
-func (a Addons) makeBucket(ctx context.Context, c Credentials) error {
-	client, err := minio.New(fmt.Sprintf("%s:%d", plan.S3IP, plan.S3Port), &minio.Options{
-		Creds: credentials.NewStaticV4(c.S3AccessKey, c.S3SecretKey, ""),
-	})
-	if err != nil {
-		return err
-	}
-	exists, err := client.BucketExists(ctx, plan.Bucket)
-	// A Service's address answers a moment after its pod is Ready.
-	for deadline := time.Now().Add(time.Minute); err != nil && time.Now().Before(deadline) && ctx.Err() == nil; {
-		time.Sleep(100 * time.Millisecond)
-		exists, err = client.BucketExists(ctx, plan.Bucket)
-	}
-	if err != nil {
-		return fmt.Errorf("look for the bucket %s: %w", plan.Bucket, err)
-	}
-	if exists {
-		return nil
-	}
-	if err := client.MakeBucket(ctx, plan.Bucket, minio.MakeBucketOptions{}); err != nil {
-		return fmt.Errorf("make the bucket %s: %w", plan.Bucket, err)
-	}
-	return nil
 }

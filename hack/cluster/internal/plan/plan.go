@@ -70,7 +70,7 @@ func Find() (Place, error) {
 		if dir, err = os.Getwd(); err != nil {
 			return Place{}, err
 		}
-		for !isRepo(dir) {
+		for !IsRepo(dir) {
 			parent := filepath.Dir(dir)
 			if parent == dir {
 				return Place{}, errors.New("run this inside the sless work tree, or set SLESS_REPO to its path")
@@ -89,7 +89,8 @@ func Find() (Place, error) {
 	return Place{Repo: dir, Dev: filepath.Join(dir, ".dev"), Cache: filepath.Join(cache, "sless")}, nil
 }
 
-func isRepo(dir string) bool {
+// IsRepo tells whether the folder is the root of a work tree.
+func IsRepo(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "hack", "cluster", "kube", "go.mod"))
 	return err == nil
 }
