@@ -40,7 +40,7 @@ var secretPatterns = []struct {
 	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s@'"]+@`), `${1}***@`},
 	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}`), `${1} ***`},
 	{regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:token|passw(?:or)?d|secret|api_?key|access_?key|credentials?|_auth)s?(?:_[a-z0-9_]*)?["']?\s*[=:]\s*["']?)[^\s"',;&=][^\s"',;&]*`), `${1}***`},
-	{regexp.MustCompile(`\b(npm_|pypi-|ghp_|glpat-|AKIA)[A-Za-z0-9_-]{10,}`), `${1}***`},
+	{regexp.MustCompile(`\b(npm_[A-Za-z0-9]{4}|pypi-|ghp_|glpat-|AKIA)[A-Za-z0-9-]{16,}`), `${1}***`},
 }
 
 var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[a-zA-Z]`)
