@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/naeel/sless/hack/cluster/internal/plan"
@@ -71,6 +72,7 @@ func run(ctx context.Context, command string) error {
 	if err != nil {
 		return err
 	}
+	bypassProxy()
 	a := newApp(place)
 	if slices.Contains(alone, command) {
 		unlock, err := a.lock()
@@ -80,4 +82,16 @@ func run(ctx context.Context, command string) error {
 		defer unlock()
 	}
 	return commands[command](ctx, a)
+}
+
+// bypassProxy keeps this program and all that it starts from asking a company's proxy for addresses on this machine.
+func bypassProxy() {
+	own := strings.Join([]string{"127.0.0.1", "localhost", plan.PodCIDR, plan.ServiceCIDR, ".svc", "." + plan.ClusterDomain}, ",")
+	for _, name := range []string{"NO_PROXY", "no_proxy"} {
+		if set := os.Getenv(name); set != "" && !strings.Contains(set, own) {
+			os.Setenv(name, set+","+own)
+		} else if set == "" {
+			os.Setenv(name, own)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 
 	"github.com/naeel/sless/hack/cluster/internal/plan"
@@ -25,11 +26,26 @@ func (n Node) Network(ctx context.Context) error {
 			return fmt.Errorf("kernel setting %s: %w", setting, err)
 		}
 	}
+	raiseLimits()
 	if err := nat(ctx); err != nil {
 		return err
 	}
 	_, err := writeConfig(n.Place.In("cni", "10-sless.conflist"), n.cniConfig())
 	return err
+}
+
+// raiseLimits lifts what a machine full of containers runs into first. Where that is not allowed the cluster is smaller, nothing more.
+func raiseLimits() {
+	for name, least := range map[string]int{"max_user_instances": 8192, "max_user_watches": 1 << 19} {
+		path := "/proc/sys/fs/inotify/" + name
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		if now, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && now < least {
+			_ = os.WriteFile(path, []byte(strconv.Itoa(least)), 0o644)
+		}
+	}
 }
 
 func bridge(ctx context.Context) error {
