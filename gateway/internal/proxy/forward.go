@@ -27,10 +27,12 @@ const (
 func (g *Gateway) RoundTrip(out *http.Request) (*http.Response, error) {
 	c := callOf(out.Context())
 	tour := tour{call: c, deadline: c.began.Add(min(g.WaitTimeout, c.spec.Timeout)), pause: fullPause}
-	if c.spec.Concurrency > 0 { // only then can a pod be full
-		if err := c.body.keep(); err != nil {
-			return nil, err
-		}
+	most := int64(smallBytes)
+	if c.spec.Concurrency > 0 { // only then can a pod be full, and the body be needed again
+		most = keepBytes
+	}
+	if err := c.body.keep(most); err != nil {
+		return nil, err
 	}
 	for range maxAttempts {
 		e, err := tour.next()
@@ -94,7 +96,7 @@ func (t *tour) next() (*backend.Endpoint, error) {
 	if c.spec.Hopeless && errors.Is(err, backend.ErrNone) {
 		return nil, problem.ErrNoEndpoint
 	}
-	if err := c.body.keep(); err != nil {
+	if err := c.body.keep(keepBytes); err != nil {
 		return nil, err
 	}
 	began := time.Now()

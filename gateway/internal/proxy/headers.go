@@ -60,7 +60,7 @@ func (c *call) writeHeaders(h http.Header) {
 			proto = said
 		}
 	}
-	delete(h, "Expect") // the gateway asks for the body itself, once a pod is there to take it
+	delete(h, "Expect") // the gateway asks for the body itself, once it takes the request
 	values := [...]string{c.peer.chain, host, proto, c.id, c.prefix, "body"}
 	h["X-Forwarded-For"] = values[0:1:1]
 	h["X-Forwarded-Host"] = values[1:2:2]

@@ -133,7 +133,7 @@ func TestInformationalAnswers(t *testing.T) {
 	}
 }
 
-// TestExpectContinue: the caller is asked for its body only when a pod is there to take it.
+// TestExpectContinue: a caller is asked for its body only when its request is taken.
 func TestExpectContinue(t *testing.T) {
 	s := newStack(t, "", nil)
 	s.function("f", open(), s.pod(func(w http.ResponseWriter, r *http.Request) {

@@ -13,6 +13,9 @@ const (
 	// keepBytes is the largest body that is kept to be sent again; spareBytes bounds all that are kept at a time.
 	keepBytes  = 64 << 10
 	spareBytes = 64 << 20
+	// smallBytes is the largest body that is kept in any case. It costs less to send than one that is read on the way: Transport writes head and
+	// body at once.
+	smallBytes = 8 << 10
 	// slowestBytes is how many bytes a second a body must have on average, besides BodyTimeout for its start: a caller that sends a byte
 	// now and then would hold a pod's place for ever.
 	slowestBytes = 1 << 10
@@ -123,10 +126,10 @@ func (u *upload) takeBack() bool {
 	return true
 }
 
-// keep reads a small body of known length into memory, so that it can be sent more than once, and so that the server sees when the
+// keep reads a body of known length, if it is no longer than most, into memory, so that it can be sent more than once, and so that the server sees when the
 // caller goes away while the request waits (it looks only when the body has been read).
-func (u *upload) keep() error {
-	if u == nil || u.kept != nil || u.attempt != nil || u.size <= 0 || u.size > keepBytes {
+func (u *upload) keep(most int64) error {
+	if u == nil || u.kept != nil || u.attempt != nil || u.size <= 0 || u.size > most {
 		return nil
 	}
 	spare := &u.call.gateway.spare
