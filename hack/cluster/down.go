@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/naeel/sless/hack/cluster/internal/node"
+	"github.com/naeel/sless/hack/cluster/internal/mounts"
 	"github.com/naeel/sless/hack/cluster/internal/plan"
 )
 
@@ -58,7 +58,7 @@ func down(ctx context.Context, a *app) error {
 
 // removeData empties .dev. It never deletes through a mount that is still there, for behind it may lie what is not the cluster's.
 func (a *app) removeData() error {
-	mounted, err := node.Mounted(a.place.Dev)
+	mounted, err := mounts.Below(a.place.Dev)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/naeel/sless/hack/cluster/internal/binaries"
 	"github.com/naeel/sless/hack/cluster/internal/images"
+	"github.com/naeel/sless/hack/cluster/internal/mounts"
 	"github.com/naeel/sless/hack/cluster/internal/runtimes"
 )
 
@@ -157,7 +158,12 @@ func (a *app) warmBase(ctx context.Context, name string) error {
 		return nil
 	}
 	temp := filepath.Join(a.place.In("build"), "base-"+name)
-	defer os.RemoveAll(temp)
+	defer func() {
+		// Never through a mount that is still there.
+		if mounted, err := mounts.Below(temp); err == nil && len(mounted) == 0 {
+			_ = os.RemoveAll(temp)
+		}
+	}()
 	return a.progress.Step("base image for "+name+" from Debian packages", a.place.Log("image-base-"+name), func() error {
 		_, err := a.cache.Get(item.Key(), func() (v1.Image, error) { return item.Make(ctx) })
 		return err

@@ -11,8 +11,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/naeel/sless/hack/cluster/internal/mounts"
 )
 
 // suite is the Debian release that has the Python of the runtime's name.
@@ -54,7 +57,7 @@ func (b Base) make(ctx context.Context, packages []string, finish func(root stri
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(work)
+	defer discard(work)
 	root := filepath.Join(work, "root")
 	mirror, err := mirror(ctx)
 	if err != nil {
@@ -83,6 +86,13 @@ func (b Base) make(ctx context.Context, packages []string, finish func(root stri
 		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"},
 		Cmd: []string{"/bin/sh"},
 	})
+}
+
+// discard deletes a folder in which debootstrap may have left /proc and /sys mounted when it was cut short.
+func discard(work string) {
+	if mounts.Detach(work) == nil {
+		_ = os.RemoveAll(work)
+	}
 }
 
 // unneeded is what a base image has no use for; the packages' copyright files stay.
@@ -167,6 +177,9 @@ func (b Base) run(ctx context.Context, dir, program string, args ...string) erro
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = log, log
+	// What is cut short ends with all its children, or they would go on writing to what is deleted.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w", program, err)
 	}

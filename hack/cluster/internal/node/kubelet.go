@@ -121,7 +121,7 @@ func (n Node) ProxiesReady(ctx context.Context) error {
 // Ready waits until the node may take pods.
 func (n Node) Ready(ctx context.Context, client kubectl.Client) error {
 	ready := func() error {
-		_, err := client.Run(ctx, "wait", "--for=condition=Ready", "node/"+plan.NodeName, "--timeout=1s")
+		_, err := client.Run(ctx, "wait", "--for=condition=Ready", "node/"+plan.NodeName, "--timeout=5s")
 		return err
 	}
 	if ready() == nil {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/naeel/sless/hack/cluster/internal/mounts"
 	"github.com/naeel/sless/hack/cluster/internal/plan"
 )
 
@@ -23,7 +24,7 @@ func (n Node) Sweep(ctx context.Context, dev string) error {
 	steps := []func() error{
 		endContainers,
 		endShims,
-		func() error { return unmount(dev) },
+		func() error { return mounts.Detach(dev, plan.RunDir) },
 		func() error { return removeLinks(ctx) },
 		func() error { return removeTables(ctx) },
 		func() error { return removeChains(ctx) },
@@ -132,47 +133,6 @@ func shims() []int {
 		}
 	}
 	return pids
-}
-
-// unmount detaches every mount below the cluster's folders, the innermost first.
-func unmount(dev string) error {
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	var failures []error
-	for _, point := range slices.Backward(mountPoints(string(data), dev, plan.RunDir)) {
-		if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
-			failures = append(failures, fmt.Errorf("unmount %s: %w", point, err))
-		}
-	}
-	return errors.Join(failures...)
-}
-
-// Mounted lists what is mounted below the folder.
-func Mounted(dev string) ([]string, error) {
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	return mountPoints(string(data), dev), err
-}
-
-// mountPoints picks from a mountinfo text the mount points below the roots, in the order they were mounted.
-func mountPoints(mountinfo string, roots ...string) []string {
-	const pointField = 4
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	var points []string
-	for line := range strings.Lines(mountinfo) {
-		fields := strings.Fields(line)
-		if len(fields) <= pointField {
-			continue
-		}
-		point := unescape.Replace(fields[pointField])
-		for _, root := range roots {
-			if strings.HasPrefix(point, root+"/") {
-				points = append(points, point)
-			}
-		}
-	}
-	return points
 }
 
 // removeCgroups removes the pods' control groups, children first; the last process may take a moment to leave.
