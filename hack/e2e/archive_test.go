@@ -168,13 +168,13 @@ func TestBadInput(t *testing.T) {
 	if out, err := tryKubectl(t, python("f", goodHandler), "apply", "-n", "kube-system", "-f", "-"); err == nil {
 		t.Errorf("a Function in kube-system is accepted: %s", out)
 	}
-	for _, schedule := range []string{"*/5 * * * * *", "*/0 * * * *", "@every 1s", "TZ=UTC 1 * * * *"} {
+	for _, schedule := range []string{"*/5 * * * * *", "*/0 * * * *", "@every 1s", "TZ=UTC 1 * * * *", "0 0 32 * *"} {
 		out, err := tryKubectl(t, cronTrigger("t", "f", fmt.Sprintf("{schedule: %q}", schedule)), "apply", "-n", namespace, "-f", "-")
 		if err == nil || !strings.Contains(out, "schedule") {
 			t.Errorf("schedule %q: %v %s", schedule, err, out)
 		}
 	}
-	apply(t, namespace, cronTrigger("day", "runtime", `{schedule: "0 0 32 * *"}`))
+	apply(t, namespace, cronTrigger("day", "runtime", `{schedule: "0 0 31 2 *"}`))
 	waitTrigger(t, namespace, "day", "False", v1alpha1.ReasonInvalidSchedule)
 	apply(t, namespace, cronTrigger("zone", "runtime", `{schedule: "0 0 * * *", timeZone: Atlantis/Capital}`))
 	waitTrigger(t, namespace, "zone", "False", v1alpha1.ReasonInvalidSchedule)
