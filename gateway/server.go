@@ -50,7 +50,7 @@ type listener struct {
 func build(o *options, logger *slog.Logger) (*gateway, error) {
 	config, err := kubeConfig(o.kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("Kubernetes configuration: %w", err)
+		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	clients, err := watch.NewClients(config)
 	if err != nil {

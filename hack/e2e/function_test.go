@@ -103,7 +103,7 @@ func TestChangesThatDoNotBuild(t *testing.T) {
 	}
 
 	apply(t, namespace, python("f", code, "env: [{name: GREETING, value: two}]", "timeoutSeconds: 30"))
-	f = waitFunction(t, namespace, "f", "True", v1alpha1.ReasonReady)
+	waitFunction(t, namespace, "f", "True", v1alpha1.ReasonReady)
 	if got := mustCall(t, "GET", namespace, "f", "", "", 200); got.body != "two" {
 		t.Errorf("after the change of env: %q", got.body)
 	}
