@@ -124,7 +124,7 @@ type instance struct {
 }
 
 func start(ctx context.Context, settings *config.Config) (*instance, error) {
-	service, err := NewService(cluster.config, settings, slog.New(slog.DiscardHandler))
+	service, err := NewService(cluster.config, settings, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,9 @@ import (
 	"github.com/naeel/sless/apiserver/internal/config"
 	"github.com/naeel/sless/apiserver/internal/resources"
 	"github.com/naeel/sless/apiserver/internal/server"
+	"github.com/naeel/sless/apiserver/internal/sources"
 	"github.com/naeel/sless/apiserver/internal/store"
+	"github.com/naeel/sless/apiserver/internal/subresources"
 )
 
 // goneDelay is how long requests are still taken after SIGTERM, until no Service sends any more.
@@ -27,11 +29,12 @@ const goneDelay = 3 * time.Second
 
 // Service is the apiserver, put together.
 type Service struct {
-	server *server.Server
-	api    huma.API
-	store  *store.Store
-	tasks  *tasks
-	limits config.Limits
+	server   *server.Server
+	api      huma.API
+	store    *store.Store
+	tasks    *tasks
+	archives *sources.Store
+	limits   config.Limits
 }
 
 // NewService puts the apiserver together for the cluster of kube.
@@ -55,8 +58,29 @@ func NewService(kube *kuberest.Config, settings *config.Config, log *slog.Logger
 	s.server = server.New(settings.APIServer, authenticator, objects.Synced, log)
 	authorize := server.Authorize(authz.New(client.AuthorizationV1().SubjectAccessReviews()))
 	s.api = server.NewAPI(s.server.Mux, authorize)
-	resources.Register(s.api, objects, authorize, s.tasks.later)
+	if err := s.register(client, settings, authorize, log); err != nil {
+		return nil, err
+	}
 	return s, server.ServeDocs(s.server.Mux, s.api)
+}
+
+// register adds all operations.
+func (s *Service) register(client kubernetes.Interface, settings *config.Config, authorize resources.Authorize, log *slog.Logger) error {
+	archives, err := sources.New(settings.ObjectStore, time.Duration(s.limits.SourceTTLHours)*time.Hour)
+	if err != nil {
+		return err
+	}
+	gateway, err := subresources.NewGateway(settings.Gateway, server.WriteProblem, log)
+	if err != nil {
+		return err
+	}
+	s.archives = archives
+	receiver := sources.NewReceiver(archives, s.store.Tenant, settings.Build.MaxArchiveBytes, s.limits.Uploads)
+	resources.Register(s.api, s.store, authorize, receiver.Receive, s.tasks.later)
+	sources.Register(s.api, receiver)
+	below := &subresources.Handlers{Store: s.store, Kube: client, Sources: archives, Tenant: s.store.Tenant, Gateway: gateway}
+	below.Register(s.api)
+	return nil
 }
 
 // Run serves until ctx ends, and then until requests in flight have been answered.
@@ -85,6 +109,7 @@ func (s *Service) Serve(ctx context.Context, public, admin net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return ended(s.store.Start(working), "cache") })
 	group.Go(func() error { return ended(server.Serve(api, public), "public listener") })
+	group.Go(func() error { return ended(s.collect(working), "collector") })
 	group.Go(func() error { return ended(health.Serve(admin), "admin listener") })
 	group.Go(func() error {
 		defer stop()

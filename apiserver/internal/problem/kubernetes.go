@@ -3,10 +3,10 @@ package problem
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,12 +95,8 @@ func invalid(status metav1.Status, object Object) *Problem {
 	var fields []rest.FieldError
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
-			location := "body"
-			if object.Location != nil {
-				location = object.Location(cause.Field)
-			}
-			field := rest.FieldError{Location: location, Message: rule(cause.Message)}
-			if !contains(fields, field) {
+			field := fieldError(cause, object.Location)
+			if !slices.Contains(fields, field) && !strings.HasPrefix(field.Message, unchecked) {
 				fields = append(fields, field)
 			}
 		}
@@ -111,42 +107,48 @@ func invalid(status metav1.Status, object Object) *Problem {
 	return Invalid(fields...)
 }
 
-func contains(fields []rest.FieldError, field rest.FieldError) bool {
-	for _, other := range fields {
-		if other == field {
-			return true
-		}
+// unchecked begins a cause that only says that there may be more.
+const unchecked = "some validation rules were not checked"
+
+// fieldError says where and what. A rule of the whole object that begins with a field is that field's.
+func fieldError(cause metav1.StatusCause, locate func(string) string) rest.FieldError {
+	if locate == nil {
+		locate = func(string) string { return "body" }
 	}
-	return false
+	found := rest.FieldError{Location: locate(cause.Field), Message: rule(cause.Message)}
+	if first, rest, ok := strings.Cut(found.Message, " "); ok && found.Location == "body" && locate(first) != "body" {
+		found.Location, found.Message = locate(first), rest
+	}
+	return found
 }
 
-// kinds are the beginnings of causes after which the value stands.
+// kinds are the beginnings of causes after which the value stands, unless a rule of the API's own has broken.
 var kinds = regexp.MustCompile(`^(Invalid value|Unsupported value|Duplicate value|Not found): `)
 
-// inBody is how OpenAPI rules speak of the field.
+// plain is a value that is not quoted.
+var plain = regexp.MustCompile(`^(-?[0-9][0-9.e+-]*|true|false|null|<nil>)(: |$)`)
+
+// inBody is how rules of the schema speak of the field.
 var inBody = regexp.MustCompile(`^\S+ in body (should|must)`)
 
 // rule returns a cause's message without the value, which may be secret.
 func rule(message string) string {
-	prefix := kinds.FindString(message)
-	if prefix == "" {
+	kind := kinds.FindString(message)
+	text := message[len(kind):]
+	switch quoted, err := strconv.QuotedPrefix(text); {
+	case kind == "":
 		return lower(message)
-	}
-	rest := message[len(prefix):]
-	if quoted, err := strconv.QuotedPrefix(rest); err == nil {
-		rest = rest[len(quoted):]
-	} else if strings.HasPrefix(rest, "{") || strings.HasPrefix(rest, "[") || strings.HasPrefix(rest, `"`) {
+	case err == nil:
+		text = strings.TrimPrefix(text[len(quoted):], ": ")
+	case strings.ContainsAny(text[:min(1, len(text))], "{[\"`"):
 		return "is not valid" // where the value ends can't be told
-	} else if _, after, found := strings.Cut(rest, ":"); found {
-		rest = ":" + after
-	} else {
-		rest = ""
+	default:
+		text = text[len(plain.FindString(text)):]
 	}
-	text := strings.TrimSpace(strings.TrimPrefix(rest, ":"))
 	switch {
-	case strings.HasPrefix(prefix, "Unsupported value"):
-		return fmt.Sprintf("must be one of the %s", text)
-	case text == "" && strings.HasPrefix(prefix, "Duplicate"):
+	case strings.HasPrefix(kind, "Unsupported"):
+		return "must be one of the " + text
+	case text == "" && strings.HasPrefix(kind, "Duplicate"):
 		return "is there twice"
 	case text == "":
 		return "is not valid"

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -82,9 +83,11 @@ func (d decoder[W]) decode(text []byte) (*W, error) {
 	}
 	plain = withoutNulls(plain)
 	result := &huma.ValidateResult{}
-	huma.Validate(d.registry, d.schema, huma.NewPathBuffer([]byte("body"), 4), huma.ModeWriteToServer, plain, result)
+	path := huma.NewPathBuffer(nil, 0)
+	path.Push("body")
+	huma.Validate(d.registry, d.schema, path, huma.ModeWriteToServer, withKeys(plain, hideDots.Replace), result)
 	if len(result.Errors) > 0 {
-		return nil, problem.FromHuma(http.StatusUnprocessableEntity, "", result.Errors...)
+		return nil, refusal(result.Errors)
 	}
 	wire := new(W)
 	if err := json.Unmarshal(exact(text), wire); err != nil {
@@ -94,6 +97,39 @@ func (d decoder[W]) decode(text []byte) (*W, error) {
 		return nil, notJSON(err)
 	}
 	return wire, nil
+}
+
+// hideDots and showDots replace what huma takes for the end of a path's part in a name such as handler.py.
+var (
+	hideDots = strings.NewReplacer(".", "\x00", "[", "\x01")
+	showDots = strings.NewReplacer("\x00", ".", "\x01", "[")
+)
+
+// withKeys changes the names of all fields.
+func withKeys(value any, change func(string) string) any {
+	switch value := value.(type) {
+	case map[string]any:
+		changed := make(map[string]any, len(value))
+		for name, field := range value {
+			changed[change(name)] = withKeys(field, change)
+		}
+		return changed
+	case []any:
+		for i := range value {
+			value[i] = withKeys(value[i], change)
+		}
+	}
+	return value
+}
+
+// refusal names the fields that a schema refuses, each once.
+func refusal(errs []error) error {
+	found := problem.FromHuma(http.StatusUnprocessableEntity, "", errs...).(*problem.Problem)
+	for i := range found.Errors {
+		found.Errors[i].Location = showDots.Replace(found.Errors[i].Location)
+	}
+	found.Errors = slices.CompactFunc(found.Errors, func(a, b rest.FieldError) bool { return a.Location == b.Location })
+	return found
 }
 
 func typeName(kind reflect.Type) string {

@@ -7,11 +7,9 @@ import (
 	"net/http"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/naeel/sless/api/names"
@@ -28,8 +26,8 @@ const (
 )
 
 type createInput struct {
-	inNamespace
-	waiting
+	InNamespace
+	Waiting
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"For jobs: the same request with the same key again creates nothing and answers what the first one made."`
 }
 
@@ -94,15 +92,6 @@ func generatedName[W any](wire *W, suffix string) string {
 		return ""
 	}
 	return names.Child(job.Function, suffix)
-}
-
-// namespaceExists is asked where the cluster itself would not say that a namespace does not exist.
-func (o *operations[W, O]) namespaceExists(ctx context.Context, namespace string) error {
-	err := o.store.Get(ctx, types.NamespacedName{Name: namespace}, &corev1.Namespace{})
-	if apierrors.IsNotFound(err) {
-		return problem.New(http.StatusNotFound, rest.CodeNamespaceNotFound, "namespace %s does not exist", namespace)
-	}
-	return problem.FromKubernetes(err, problem.Object{Kind: "namespace", Namespace: namespace})
 }
 
 // listError names the parameter that the cluster did not like.

@@ -26,8 +26,9 @@ import (
 type Authorize func(context.Context, authz.Action) error
 
 // Register adds the operations of all three kinds to api. later runs what is to be done a while after a request.
-func Register(api huma.API, store *store.Store, authorize Authorize, later func(time.Duration, func(context.Context))) {
-	register(api, store, authorize, functions(&envSecrets{store, later}))
+func Register(api huma.API, store *store.Store, authorize Authorize, upload Upload, later func(time.Duration, func(context.Context))) {
+	functions := register(api, store, authorize, functions(&envSecrets{store, later}))
+	registerCode(api, functions, upload)
 	register(api, store, authorize, triggers())
 	register(api, store, authorize, jobs())
 }
@@ -38,20 +39,24 @@ type operations[W any, O client.Object] struct {
 	authorize Authorize
 }
 
-type inNamespace struct {
+// InNamespace is the parameter of every path.
+type InNamespace struct {
 	Namespace string `path:"namespace" doc:"The namespace." example:"default"`
 }
 
-type named struct {
-	inNamespace
+// Named is the parameters of one resource's path.
+type Named struct {
+	InNamespace
 	Name string `path:"name" doc:"The name." example:"hello"`
 }
 
-func (n named) key() types.NamespacedName {
+// Key is the resource's name.
+func (n Named) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: n.Namespace, Name: n.Name}
 }
 
-type waiting struct {
+// Waiting is the parameters that let a write answer later.
+type Waiting struct {
 	Wait   string `query:"wait" doc:"ready: answer when the change serves or has failed, at the latest after 300 seconds."`
 	Prefer string `header:"Prefer" doc:"wait=N: the same, for at most N seconds." example:"wait=60"`
 }
@@ -69,7 +74,7 @@ type page[W any] struct {
 	Body rest.List[W]
 }
 
-func register[W any, O client.Object](api huma.API, store *store.Store, authorize Authorize, k kind[W, O]) {
+func register[W any, O client.Object](api huma.API, store *store.Store, authorize Authorize, k kind[W, O]) *operations[W, O] {
 	decoder := newDecoder[W](api.OpenAPI().Components.Schemas)
 	o := &operations[W, O]{writer[W, O]{k, store, decoder}, authorize}
 	collection := "/v1/namespaces/{namespace}/" + k.plural
@@ -97,6 +102,7 @@ func register[W any, O client.Object](api huma.API, store *store.Store, authoriz
 	documentBody(paths[item].Patch, &huma.Schema{
 		Type: huma.TypeObject, AdditionalProperties: true, Description: "RFC 7396: fields of " + k.word + " to change; null clears one.",
 	}, "application/merge-patch+json")
+	return o
 }
 
 func created(ok *huma.Response) *huma.Response {
@@ -121,7 +127,7 @@ func Rights(verb, resource, subresource string) map[string]any {
 }
 
 type getInput struct {
-	named
+	Named
 	CacheControl string `header:"Cache-Control" doc:"no-cache: read from the cluster, not from memory, so that writes of others are seen at once."`
 }
 
@@ -133,8 +139,8 @@ func (o *operations[W, O]) handleGet(ctx context.Context, in *getInput) (*one[W]
 			return o.store.Get(ctx, name, into)
 		}
 	}
-	if err := read(ctx, in.key(), object); err != nil {
-		return nil, o.translate(o.named(in.key()), err)
+	if err := read(ctx, in.Key(), object); err != nil {
+		return nil, o.translate(o.named(in.Key()), err)
 	}
 	return o.answer(http.StatusOK, object), nil
 }
@@ -144,7 +150,7 @@ func (o *operations[W, O]) answer(status int, object O) *one[W] {
 }
 
 type listInput struct {
-	inNamespace
+	InNamespace
 	LabelSelector string `query:"label_selector" doc:"Only those with these labels." example:"team=shop,stage!=test"`
 	Limit         int64  `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most so many in one page."`
 	Continue      string `query:"continue" doc:"continue of the page before."`
@@ -175,7 +181,8 @@ func (o *operations[W, O]) handleList(ctx context.Context, in *listInput) (*page
 		return nil, fmt.Errorf("list %s: %w", o.plural, err)
 	}
 	if len(out.Body.Items) == 0 && in.Continue == "" {
-		return out, o.namespaceExists(ctx, in.Namespace)
+		_, err = o.store.Tenant(ctx, in.Namespace) // the cluster lists what no namespace has
+		return out, err
 	}
 	return out, nil
 }
@@ -199,13 +206,13 @@ func (o *operations[W, O]) handleCreate(ctx context.Context, in *createInput) (*
 	if err != nil {
 		return nil, err
 	}
-	return o.answerWritten(ctx, http.StatusCreated, object, in.waiting)
+	return o.answerWritten(ctx, http.StatusCreated, object, in.Waiting)
 }
 
 type replaceInput struct {
-	named
-	waiting
-	preconditions
+	Named
+	Waiting
+	Preconditions
 }
 
 func (o *operations[W, O]) handleReplace(ctx context.Context, in *replaceInput) (*one[W], error) {
@@ -213,7 +220,7 @@ func (o *operations[W, O]) handleReplace(ctx context.Context, in *replaceInput) 
 	if err != nil {
 		return nil, err
 	}
-	object, created, err := o.replace(ctx, in.key(), body, in.preconditions, func() error {
+	object, created, err := o.replace(ctx, in.Key(), body, in.Preconditions, func() error {
 		return o.authorize(ctx, authz.Action{Verb: "create", Namespace: in.Namespace, Resource: o.resource})
 	})
 	if err != nil {
@@ -223,7 +230,7 @@ func (o *operations[W, O]) handleReplace(ctx context.Context, in *replaceInput) 
 	if created {
 		status = http.StatusCreated
 	}
-	return o.answerWritten(ctx, status, object, in.waiting)
+	return o.answerWritten(ctx, status, object, in.Waiting)
 }
 
 func (o *operations[W, O]) handlePatch(ctx context.Context, in *replaceInput) (*one[W], error) {
@@ -231,26 +238,26 @@ func (o *operations[W, O]) handlePatch(ctx context.Context, in *replaceInput) (*
 	if err != nil {
 		return nil, err
 	}
-	object, err := o.patch(ctx, in.key(), body, in.preconditions)
+	object, err := o.patch(ctx, in.Key(), body, in.Preconditions)
 	if err != nil {
 		return nil, err
 	}
-	return o.answerWritten(ctx, http.StatusOK, object, in.waiting)
+	return o.answerWritten(ctx, http.StatusOK, object, in.Waiting)
 }
 
 type deleteInput struct {
-	named
-	preconditions
+	Named
+	Preconditions
 	Wait   string `query:"wait" doc:"gone: answer when it is gone, at the latest after 300 seconds."`
 	Prefer string `header:"Prefer" doc:"wait=N: the same, for at most N seconds."`
 }
 
 func (o *operations[W, O]) handleDelete(ctx context.Context, in *deleteInput) (*struct{}, error) {
-	patience, err := waiting{in.Wait, in.Prefer}.patience("gone")
+	patience, err := Waiting{in.Wait, in.Prefer}.patience("gone")
 	if err != nil {
 		return nil, err
 	}
-	object, err := o.remove(ctx, in.key(), in.preconditions)
+	object, err := o.remove(ctx, in.Key(), in.Preconditions)
 	if err != nil || patience == 0 {
 		return nil, err
 	}
@@ -260,7 +267,7 @@ func (o *operations[W, O]) handleDelete(ctx context.Context, in *deleteInput) (*
 }
 
 // answerWritten answers a write, after the wait that the caller wants.
-func (o *operations[W, O]) answerWritten(ctx context.Context, status int, object O, in waiting) (*one[W], error) {
+func (o *operations[W, O]) answerWritten(ctx context.Context, status int, object O, in Waiting) (*one[W], error) {
 	patience, err := in.patience("ready")
 	if err != nil {
 		return nil, err

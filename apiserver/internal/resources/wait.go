@@ -22,7 +22,7 @@ const (
 )
 
 // patience is how long the caller wants to wait; word is the value of the query parameter that asks for it.
-func (w waiting) patience(word string) (time.Duration, error) {
+func (w Waiting) patience(word string) (time.Duration, error) {
 	if w.Wait != "" && w.Wait != word {
 		return 0, problem.Invalid(rest.FieldError{Location: "query.wait", Message: "must be " + word})
 	}

@@ -23,8 +23,8 @@ import (
 // retryFor is how long a write is tried again while others write the same object, such as its status.
 const retryFor = 5 * time.Second
 
-// preconditions are the headers that a write depends on.
-type preconditions struct {
+// Preconditions are the headers that a write depends on.
+type Preconditions struct {
 	IfMatch     string `header:"If-Match" doc:"Write only when the ETag is one of these; * means that it must exist."`
 	IfNoneMatch string `header:"If-None-Match" doc:"With * write only when it does not exist."`
 }
@@ -33,16 +33,16 @@ func failed(format string, args ...any) error {
 	return problem.New(http.StatusPreconditionFailed, rest.CodePreconditionFailed, format, args...)
 }
 
-// absent checks the preconditions against an object that does not exist.
-func (p preconditions) absent() error {
+// absent checks the Preconditions against an object that does not exist.
+func (p Preconditions) absent() error {
 	if p.IfMatch != "" {
 		return failed("it does not exist")
 	}
 	return nil
 }
 
-// present checks the preconditions against an object's ETag.
-func (p preconditions) present(etag string) error {
+// present checks the Preconditions against an object's ETag.
+func (p Preconditions) present(etag string) error {
 	if wanted := etags(p.IfMatch); len(wanted) > 0 && !slices.Contains(wanted, "*") && !slices.Contains(wanted, etag) {
 		return failed("it has changed; its ETag is another now")
 	}
@@ -149,7 +149,7 @@ func (w *writer[W, O]) get(ctx context.Context, name types.NamespacedName) (O, e
 }
 
 // replace makes the object what the body says, or creates it; mayCreate is asked in that case.
-func (w *writer[W, O]) replace(ctx context.Context, name types.NamespacedName, text []byte, conditions preconditions, mayCreate func() error) (object O, created bool, err error) {
+func (w *writer[W, O]) replace(ctx context.Context, name types.NamespacedName, text []byte, conditions Preconditions, mayCreate func() error) (object O, created bool, err error) {
 	err = w.retry(ctx, name, func() error {
 		wire, err := w.decodeNamed(text, name) // anew, because the attempt before has filled it
 		if err != nil {
@@ -183,7 +183,7 @@ func (w *writer[W, O]) replace(ctx context.Context, name types.NamespacedName, t
 }
 
 // patch applies a merge patch.
-func (w *writer[W, O]) patch(ctx context.Context, name types.NamespacedName, text []byte, conditions preconditions) (object O, err error) {
+func (w *writer[W, O]) patch(ctx context.Context, name types.NamespacedName, text []byte, conditions Preconditions) (object O, err error) {
 	err = w.retry(ctx, name, func() error {
 		now, err := w.get(ctx, name)
 		if err != nil {
@@ -236,8 +236,8 @@ func (w *writer[W, O]) named(name types.NamespacedName) O {
 	return object
 }
 
-// remove deletes the object if the preconditions hold.
-func (w *writer[W, O]) remove(ctx context.Context, name types.NamespacedName, conditions preconditions) (object O, err error) {
+// remove deletes the object if the Preconditions hold.
+func (w *writer[W, O]) remove(ctx context.Context, name types.NamespacedName, conditions Preconditions) (object O, err error) {
 	err = w.retry(ctx, name, func() error {
 		object, err = w.get(ctx, name)
 		if err != nil {

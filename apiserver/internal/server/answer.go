@@ -8,8 +8,8 @@ import (
 	"github.com/naeel/sless/apiserver/internal/request"
 )
 
-// writeProblem answers an error outside of huma.
-func writeProblem(w http.ResponseWriter, info *request.Info, err error) {
+// WriteProblem answers an error outside of huma.
+func WriteProblem(w http.ResponseWriter, info *request.Info, err error) {
 	p, known := problem.From(err)
 	if !known {
 		info.Log.Error("request failed", "error", err)

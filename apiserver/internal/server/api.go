@@ -121,5 +121,5 @@ func gate(authorize func(context.Context, authz.Action) error) func(huma.Context
 
 func writeError(ctx huma.Context, err error) {
 	_, w := humago.Unwrap(ctx)
-	writeProblem(w, request.From(ctx.Context()), err)
+	WriteProblem(w, request.From(ctx.Context()), err)
 }

@@ -71,7 +71,7 @@ func (s *Server) Public() http.Handler {
 			if failure != nil && failure != http.ErrAbortHandler {
 				info.Log.Error("panic", "error", fmt.Sprint(failure), "stack", string(debug.Stack()))
 				if answer.status == 0 {
-					writeProblem(answer, info, problem.New(http.StatusInternalServerError, rest.CodeInternal, "an error on the server's side; its log has the request id"))
+					WriteProblem(answer, info, problem.New(http.StatusInternalServerError, rest.CodeInternal, "an error on the server's side; its log has the request id"))
 				}
 			}
 			s.metrics.observe(r, answer.status, time.Since(started))
@@ -87,7 +87,7 @@ func (s *Server) Public() http.Handler {
 // serve lets a request through to its operation, if it may.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Info) {
 	if clean := path.Clean(r.URL.Path); clean != r.URL.Path || !strings.HasPrefix(r.URL.Path, "/v1/") {
-		writeProblem(w, info, notFound()) // ServeMux would redirect
+		WriteProblem(w, info, notFound()) // ServeMux would redirect
 		return
 	}
 	if r.URL.Path != openAPIPath && r.URL.Path != docsPath {
@@ -95,11 +95,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Inf
 			if p, ok := problem.From(err); ok && p.Status == http.StatusUnauthorized {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="sless"`)
 			}
-			writeProblem(w, info, err)
+			WriteProblem(w, info, err)
 			return
 		}
 		if wait := s.limiter.wait(info.Identity.Username); wait > 0 {
-			writeProblem(w, info, problem.New(http.StatusTooManyRequests, rest.CodeRateLimited, "too many requests").RetryAfter(wait))
+			WriteProblem(w, info, problem.New(http.StatusTooManyRequests, rest.CodeRateLimited, "too many requests").RetryAfter(wait))
 			return
 		}
 	}
@@ -124,11 +124,11 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request, info *request.I
 		}
 	}
 	if len(allowed) == 0 {
-		writeProblem(w, info, notFound())
+		WriteProblem(w, info, notFound())
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	writeProblem(w, info, problem.New(http.StatusMethodNotAllowed, rest.CodeMethodNotAllowed, "the path has %s", strings.Join(allowed, ", ")))
+	WriteProblem(w, info, problem.New(http.StatusMethodNotAllowed, rest.CodeMethodNotAllowed, "the path has %s", strings.Join(allowed, ", ")))
 }
 
 func (s *Server) authenticate(r *http.Request, info *request.Info) error {

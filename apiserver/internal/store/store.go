@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -15,12 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/rest"
+	kuberest "k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/naeel/sless/api/rest"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/apiserver/internal/problem"
 )
 
 // Store reads and writes Functions, Triggers and FunctionJobs.
@@ -46,7 +50,7 @@ func Scheme() (*runtime.Scheme, error) {
 }
 
 // New returns a Store that talks to the cluster of config. It answers once [Store.Start] has filled the cache.
-func New(config *rest.Config) (*Store, error) {
+func New(config *kuberest.Config) (*Store, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, err
@@ -101,6 +105,7 @@ func (s *Store) Get(ctx context.Context, name types.NamespacedName, into client.
 	if len(path.IsValidPathSegmentName(name.Name)) > 0 {
 		return apierrors.NewNotFound(schema.GroupResource{}, name.Name)
 	}
+	reflect.ValueOf(into).Elem().SetZero() // decoding would leave what it does not find
 	return s.Client.Get(ctx, name, into, options...)
 }
 
@@ -190,4 +195,16 @@ func keyOf(object client.Object) string { return key(object, client.ObjectKeyFro
 
 func key(object client.Object, name types.NamespacedName) string {
 	return fmt.Sprintf("%T/%s", object, name)
+}
+
+// Tenant returns the UID of a namespace: what a tenant's things outside Kubernetes are kept under.
+func (s *Store) Tenant(ctx context.Context, namespace string) (string, error) {
+	object := &corev1.Namespace{}
+	if err := s.Get(ctx, types.NamespacedName{Name: namespace}, object); err != nil {
+		if apierrors.IsNotFound(err) {
+			return "", problem.New(http.StatusNotFound, rest.CodeNamespaceNotFound, "namespace %s does not exist", namespace)
+		}
+		return "", problem.FromKubernetes(err, problem.Object{Kind: "namespace", Namespace: namespace})
+	}
+	return string(object.UID), nil
 }
