@@ -184,7 +184,7 @@ func obstacle(run *batchv1.Job, pods []corev1.Pod, now time.Time) string {
 			return text
 		}
 	}
-	if run.Status.Failed > 0 && run.Spec.BackoffLimit != nil {
+	if run.Status.Failed > 0 && run.Spec.BackoffLimit != nil && run.Status.Failed <= *run.Spec.BackoffLimit {
 		message := fmt.Sprintf("%d of %d attempts failed", run.Status.Failed, *run.Spec.BackoffLimit+1)
 		if terminated := lastTerminated(pods); terminated != nil {
 			message += "; the last: " + why(terminated, memoryLimit(run))

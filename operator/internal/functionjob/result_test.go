@@ -103,6 +103,8 @@ func TestObstacle(t *testing.T) {
 	}
 	again := endedJob("", "")
 	again.Status.Failed = 1
+	last := endedJob("", "")
+	last.Status.Failed = 3
 	for _, test := range []struct {
 		name  string
 		run   *batchv1.Job
@@ -118,6 +120,7 @@ func TestObstacle(t *testing.T) {
 		{"no node", endedJob("", ""), pending(func(s *corev1.PodStatus) {
 			s.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1 nodes are available"}}
 		}), time.Minute, "no node takes the pod: 0/1 nodes are available"},
+		{"does not try again", last, []corev1.Pod{endedPod(1, 1, "Error", `{"error": "why"}`)}, time.Minute, ""},
 		{"tries again", again, []corev1.Pod{endedPod(1, 1, "Error", `{"error": "why"}`)}, time.Minute, "1 of 3 attempts failed; the last: why"},
 	} {
 		got := obstacle(test.run, test.pods, noon.Add(test.after))

@@ -85,6 +85,9 @@ func (r *Reconciler) lookAtRun(ctx context.Context, s *scope) error {
 		s.end(ending{reason: v1alpha1.ReasonFunctionDeleted, message: "the Function was deleted while the run went on"})
 		return nil
 	}
+	if jobCondition(s.run, batchv1.JobFailureTarget) != nil {
+		return nil // it is about to end; what it waited for last may be why
+	}
 	s.job.Status.Message = cut(obstacle(s.run, s.pods, s.now.Time), maxMessage)
 	return nil
 }

@@ -49,7 +49,11 @@ func (s *scope) verdict() verdict {
 	case s.job.Spec.RunID == 0:
 		return verdict{v1alpha1.FunctionJobSkipped, metav1.ConditionTrue, v1alpha1.ReasonSkipped, "spec.runID is 0: nothing is to run"}
 	case status.EndReason == v1alpha1.ReasonSucceeded:
-		return verdict{v1alpha1.FunctionJobSucceeded, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, status.Message}
+		message := fmt.Sprintf("run %d ended well", status.RunID)
+		if status.Message != "" {
+			message = status.Message
+		}
+		return verdict{v1alpha1.FunctionJobSucceeded, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, message}
 	}
 	return verdict{v1alpha1.FunctionJobFailed, metav1.ConditionFalse, status.EndReason, status.Message}
 }
