@@ -1,7 +1,9 @@
 """The ASGI application: from an HTTP request to a call of the handler and back."""
 
 import asyncio
+import sys
 import time
+import traceback
 import uuid
 from typing import Any
 
@@ -45,6 +47,10 @@ class App:
             await exchange.send_problem(refused.problem)
         except CallerGone:
             pass  # nobody is there to be told
+        except Exception:
+            # uvicorn answers 500; what it would log is silenced together with its chatter.
+            sys.stderr.write(f"sless: internal error: {traceback.format_exc()}")
+            raise
 
     async def _control(self, exchange: "_Exchange") -> None:
         if exchange.path == b"/_sless/health":

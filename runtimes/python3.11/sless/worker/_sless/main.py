@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import sys
+import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
@@ -65,6 +66,7 @@ class _Worker(asyncio.Protocol):
         self._handler = handler
         self._function = function
         self._loop = loop
+        self._thread = threading.get_ident()  # the loop's
         self._decoder = wire.Decoder()
         self._pool = ThreadPoolExecutor(_threads(), thread_name_prefix="sless")
         self._transport: asyncio.Transport | None = None
@@ -92,7 +94,10 @@ class _Worker(asyncio.Protocol):
         number = frame.call
 
         def send(data: bytes, final: bool) -> None:
-            self._loop.call_soon_threadsafe(self._send, number, data, final)
+            if threading.get_ident() == self._thread:
+                self._send(number, data, final)
+            else:
+                self._loop.call_soon_threadsafe(self._send, number, data, final)
 
         self.calls[number] = call = Call(frame, self._handler, self._function, send)
         call.start(self._loop, self._pool)
