@@ -59,6 +59,18 @@ func tenantBinding(namespace string) *rbacv1.RoleBinding {
 	}
 }
 
+func functionIn(namespace string) *v1alpha1.Function {
+	return &v1alpha1.Function{ObjectMeta: in(namespace, "f"), Spec: v1alpha1.FunctionSpec{
+		Runtime: "python3.11", Source: v1alpha1.Source{Inline: map[string]v1alpha1.InlineFile{"handler.py": "x"}},
+	}}
+}
+
+func triggerIn(namespace string) *v1alpha1.Trigger {
+	return &v1alpha1.Trigger{ObjectMeta: in(namespace, "t"), Spec: v1alpha1.TriggerSpec{
+		FunctionRef: v1alpha1.FunctionRef{Name: "f"}, Type: v1alpha1.TriggerHTTP,
+	}}
+}
+
 func secret(namespace string) *corev1.Secret { return &corev1.Secret{ObjectMeta: in(namespace, "s")} }
 
 // ownNamespace makes a namespace as the operator does: with its label, and with the role bound in it.
@@ -79,19 +91,16 @@ func TestOperatorDoesItsWork(t *testing.T) {
 	operator := asOperator(t)
 	user := namespace(t, "work-")
 	own := ownNamespace(t, operator, names.FunctionNamespace(user))
-	function := &v1alpha1.Function{ObjectMeta: in(user, "f"), Spec: v1alpha1.FunctionSpec{
-		Runtime: "python3.11", Source: v1alpha1.Source{Inline: map[string]v1alpha1.InlineFile{"handler.py": "x"}}}}
+	function := functionIn(user)
 	if err := server.client.Create(t.Context(), function); err != nil {
 		t.Fatal(err)
 	}
 	for _, object := range []client.Object{
 		secret(own),
 		&networkingv1.NetworkPolicy{ObjectMeta: in(own, "p")},
-		&networkingv1.Ingress{ObjectMeta: in(names.SystemNamespace, "i"), Spec: networkingv1.IngressSpec{
-			DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "gateway", Port: networkingv1.ServiceBackendPort{Name: "public"}}}}},
+		ingress(),
 		&corev1.ConfigMap{ObjectMeta: in(names.BuildNamespace, "c")},
-		&eventsv1.Event{ObjectMeta: in(user, "e"), EventTime: metav1.NowMicro(), Regarding: corev1.ObjectReference{Namespace: user, Name: "f", Kind: "Function", APIVersion: "sless.io/v1alpha1"}, Action: "Build", Reason: "Built", Type: "Normal",
-			ReportingController: "sless.io/operator", ReportingInstance: "operator-0"},
+		eventIn(user),
 	} {
 		eventually(t, func(ctx context.Context) error { return operator.Create(ctx, object, client.DryRunAll) })
 	}
@@ -116,8 +125,7 @@ func TestOperatorIsConfined(t *testing.T) {
 	operator := asMightyOperator(t)
 	user := namespace(t, "confined-")
 	own := ownNamespace(t, operator, names.FunctionNamespacePrefix+"confined")
-	function := &v1alpha1.Function{ObjectMeta: in(user, "f"), Spec: v1alpha1.FunctionSpec{
-		Runtime: "python3.11", Source: v1alpha1.Source{Inline: map[string]v1alpha1.InlineFile{"handler.py": "x"}}}}
+	function := functionIn(user)
 	if err := server.client.Create(t.Context(), function); err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +139,9 @@ func TestOperatorIsConfined(t *testing.T) {
 	otherRole.Name, otherRole.RoleRef.Name = "a", "cluster-admin"
 	otherSubject.Name, otherSubject.Subjects[0].Name = "b", "gateway"
 	relabelled := namespaceNamed(own, map[string]string{names.ManagedByLabel: "another"})
+	token := func(ctx context.Context) error {
+		return operator.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{}, client.DryRunAll)
+	}
 	const elsewhere = "it is not a namespace sless-fn-*"
 	for about, c := range map[string]struct {
 		do      func(context.Context) error
@@ -142,18 +153,16 @@ func TestOperatorIsConfined(t *testing.T) {
 		"a node":                               {creating(operator, &corev1.Node{ObjectMeta: in("", "n")}), "may not write nodes of the cluster"},
 		"an ordinary namespace":                {creating(operator, namespaceNamed("ordinary", managed)), "only namespaces named sless-fn-*"},
 		"a namespace without the label":        {creating(operator, namespaceNamed("sless-fn-bare", nil)), "only namespaces named sless-fn-*"},
-		"taking the label away":                {func(ctx context.Context) error { return operator.Update(ctx, relabelled, client.DryRunAll) }, "only namespaces named sless-fn-*"},
+		"taking the label away":                {updating(operator, relabelled), "only namespaces named sless-fn-*"},
 		"deleting a user's namespace":          {deleting(operator, namespaceNamed(user, nil)), "only namespaces named sless-fn-*"},
 		"binding itself in a user's namespace": {creating(operator, tenantBinding(user)), "may bind only the ClusterRole sless-operator-tenant"},
 		"binding itself in its home":           {creating(operator, tenantBinding(names.SystemNamespace)), "may bind only the ClusterRole sless-operator-tenant"},
 		"binding another role":                 {creating(operator, otherRole), "may bind only the ClusterRole sless-operator-tenant"},
 		"binding another account":              {creating(operator, otherSubject), "may bind only the ClusterRole sless-operator-tenant"},
-		"changing what a user wrote":           {func(ctx context.Context) error { return operator.Update(ctx, changed, client.DryRunAll) }, "only the status and the metadata of Functions"},
+		"changing what a user wrote":           {updating(operator, changed), "only the status and the metadata of Functions"},
 		"deleting what a user wrote":           {deleting(operator, function), "only the status and the metadata of Functions"},
-		"making what only users make":          {creating(operator, &v1alpha1.Trigger{ObjectMeta: in(user, "t"), Spec: v1alpha1.TriggerSpec{FunctionRef: v1alpha1.FunctionRef{Name: "f"}, Type: v1alpha1.TriggerHTTP}}), "only the status and the metadata of Functions"},
-		"a token of another account": {func(ctx context.Context) error {
-			return operator.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{}, client.DryRunAll)
-		}, "may not write serviceaccounts"},
+		"making what only users make":          {creating(operator, triggerIn(user)), "only the status and the metadata of Functions"},
+		"a token of another account":           {token, "may not write serviceaccounts"},
 	} {
 		t.Run(about, func(t *testing.T) { refused(t, c.do, c.refusal) })
 	}
@@ -164,11 +173,7 @@ func TestReservedNames(t *testing.T) {
 	operator := asMightyOperator(t)
 	own := ownNamespace(t, operator, names.FunctionNamespacePrefix+"reserved")
 	anybody := server.client
-	trigger := func(namespace string) client.Object {
-		return &v1alpha1.Trigger{ObjectMeta: in(namespace, "t"), Spec: v1alpha1.TriggerSpec{FunctionRef: v1alpha1.FunctionRef{Name: "f"}, Type: v1alpha1.TriggerHTTP}}
-	}
 	job := &v1alpha1.FunctionJob{ObjectMeta: in("sless-build", "j"), Spec: v1alpha1.FunctionJobSpec{FunctionRef: v1alpha1.FunctionRef{Name: "f"}}}
-	function := &v1alpha1.Function{ObjectMeta: in(own, "f"), Spec: v1alpha1.FunctionSpec{Source: v1alpha1.Source{Image: "registry.example.org/a"}}}
 	stolen := namespaceNamed(own, nil)
 	for about, c := range map[string]struct {
 		do      func(context.Context) error
@@ -176,10 +181,10 @@ func TestReservedNames(t *testing.T) {
 	}{
 		"a namespace of the prefix":    {creating(anybody, namespaceNamed("sless-fn-mine", nil)), "names beginning with sless-fn- are reserved"},
 		"one with the label":           {creating(anybody, namespaceNamed("sless-fn-mine", managed)), "names beginning with sless-fn- are reserved"},
-		"taking the label":             {func(ctx context.Context) error { return anybody.Update(ctx, stolen, client.DryRunAll) }, "the label app.kubernetes.io/managed-by of a namespace sless-fn-*"},
-		"a Trigger in kube-system":     {creating(anybody, trigger("kube-system")), "no Trigger may be made in namespace kube-system"},
+		"taking the label":             {updating(anybody, stolen), "the label app.kubernetes.io/managed-by of a namespace sless-fn-*"},
+		"a Trigger in kube-system":     {creating(anybody, triggerIn("kube-system")), "no Trigger may be made in namespace kube-system"},
 		"a FunctionJob in sless-build": {creating(anybody, job), "no FunctionJob may be made in namespace sless-build"},
-		"a Function in a sless-fn-*":   {creating(anybody, function), "no Function may be made in namespace " + own},
+		"a Function in a sless-fn-*":   {creating(anybody, functionIn(own)), "no Function may be made in namespace " + own},
 	} {
 		t.Run(about, func(t *testing.T) { refused(t, c.do, c.refusal) })
 	}
@@ -191,7 +196,7 @@ func TestReservedNames(t *testing.T) {
 	if err := anybody.Update(t.Context(), annotated, client.DryRunAll); err != nil {
 		t.Errorf("annotating a namespace of sless's: %v", err)
 	}
-	if err := anybody.Create(t.Context(), trigger(namespace(t, "slessons-")), client.DryRunAll); err != nil {
+	if err := anybody.Create(t.Context(), triggerIn(namespace(t, "slessons-")), client.DryRunAll); err != nil {
 		t.Errorf("a Trigger in a namespace that only resembles sless's: %v", err)
 	}
 }
@@ -200,6 +205,10 @@ func creating(c client.Client, object client.Object) func(context.Context) error
 	return func(ctx context.Context) error {
 		return c.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll)
 	}
+}
+
+func updating(c client.Client, object client.Object) func(context.Context) error {
+	return func(ctx context.Context) error { return c.Update(ctx, object, client.DryRunAll) }
 }
 
 func deleting(c client.Client, object client.Object) func(context.Context) error {
@@ -219,6 +228,21 @@ func refused(t *testing.T, do func(context.Context) error, refusal string) {
 		}
 		return nil
 	})
+}
+
+func eventIn(namespace string) *eventsv1.Event {
+	return &eventsv1.Event{
+		ObjectMeta: in(namespace, "e"), EventTime: metav1.NowMicro(), Type: "Normal", Action: "Build", Reason: "Built",
+		Regarding:           corev1.ObjectReference{APIVersion: "sless.io/v1alpha1", Kind: "Function", Namespace: namespace, Name: "f"},
+		ReportingController: "sless.io/operator", ReportingInstance: "operator-0",
+	}
+}
+
+func ingress() *networkingv1.Ingress {
+	backend := &networkingv1.IngressServiceBackend{Name: "gateway", Port: networkingv1.ServiceBackendPort{Name: "public"}}
+	return &networkingv1.Ingress{ObjectMeta: in(names.SystemNamespace, "i"), Spec: networkingv1.IngressSpec{
+		DefaultBackend: &networkingv1.IngressBackend{Service: backend},
+	}}
 }
 
 func deployment(namespace string) *appsv1.Deployment {
