@@ -161,10 +161,27 @@ func (g *gateway) serve(ctx context.Context) error {
 	return err
 }
 
+// settleFor is how long a new gateway waits to hear from the pods before it takes requests: rules of the network may reach them later than it
+// does.
+const settleFor = 5 * time.Second
+
+// synced runs once the table is complete.
 func (g *gateway) synced() {
 	g.metrics.SetSynced()
+	for end := time.Now().Add(settleFor); time.Now().Before(end) && !g.settled(); {
+		time.Sleep(20 * time.Millisecond)
+	}
 	g.ready.Synced()
 	g.logger.Info("ready", "routes", g.table.Len())
+}
+
+func (g *gateway) settled() bool {
+	for _, r := range g.table.All() {
+		if !r.Pool.Settled() {
+			return false
+		}
+	}
+	return true
 }
 
 // drain goes on serving until nobody sends requests here any more, then lets those in flight end. The admin listener stays to the last: it says

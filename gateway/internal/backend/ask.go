@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -129,6 +130,7 @@ func (p *Pool) learn(e *Endpoint, answer Answer, err error) (pause time.Duration
 		e.asking = false
 		return 0, false
 	}
+	e.heard = e.heard || !errors.Is(err, context.DeadlineExceeded)
 	if err == nil {
 		if answer.Revision != "" && answer.Revision != e.revision {
 			e.revision = answer.Revision

@@ -30,6 +30,8 @@ type Endpoint struct {
 	revision string
 	// answered says that the pod answered 200 when it was asked, since the kubelet last called it not ready.
 	answered bool
+	// heard says that an asking has come to an end of whatever kind but silence.
+	heard bool
 	// ejected says that a connection could not be made; it lasts until the pod answers 200 again.
 	ejected bool
 	// since is when the endpoint last changed, from which the time for asking counts.

@@ -119,6 +119,19 @@ func (p *Pool) Revisions() map[string]int {
 	return count
 }
 
+// Settled says whether something has been heard from every endpoint that may be used. Until then it may be this gateway that
+// can't reach them, when it is new.
+func (p *Pool) Settled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.endpoints {
+		if e.asking && !e.heard && e.usable() {
+			return false
+		}
+	}
+	return true
+}
+
 // Close ends all asking and sends everybody who waits away. It returns when no goroutine of the pool is left.
 func (p *Pool) Close() {
 	p.mu.Lock()

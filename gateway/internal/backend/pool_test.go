@@ -290,6 +290,40 @@ func TestLeastInFlightOfTwo(t *testing.T) {
 	}
 }
 
+// mute is a network that swallows everything.
+type mute struct{}
+
+func (mute) Ask(ctx context.Context, _ string) (Answer, error) {
+	<-ctx.Done()
+	return Answer{}, ctx.Err()
+}
+
+func TestSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods()
+		pods.set("a", Answer{Healthy: true, Revision: "r1"})
+		for name, test := range map[string]struct {
+			asker   Asker
+			targets []Target
+			want    bool
+		}{
+			"none":     {mute{}, nil, true},
+			"mute":     {mute{}, []Target{ready("a")}, false},
+			"starting": {mute{}, []Target{starting("a")}, true},
+			"answers":  {pods, []Target{ready("a")}, true},
+			"refuses":  {pods, []Target{ready("b")}, true},
+		} {
+			p := NewPool(test.asker, 10)
+			p.SetTargets(test.targets)
+			time.Sleep(10 * time.Second)
+			if got := p.Settled(); got != test.want {
+				t.Errorf("%s: %v", name, got)
+			}
+			p.Close()
+		}
+	})
+}
+
 func TestTryLeavesOut(t *testing.T) {
 	p := NewPool(newPods(), 10)
 	defer p.Close()

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -52,8 +53,34 @@ func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err == nil {
 		r.status = http.StatusSwitchingProtocols
 		r.hijacked.Store(&conn)
+		if buffer.Reader.Buffered() > 0 {
+			conn = &hastyConn{Conn: conn, first: buffer.Reader}
+		}
 	}
 	return conn, buffer, err
+}
+
+// hastyConn is the connection of a caller that did not wait for the protocol to change: what it has sent already is in the server's buffer, at
+// which ReverseProxy does not look.
+type hastyConn struct {
+	net.Conn
+	first *bufio.Reader
+}
+
+// Read reads what came first, then what comes.
+func (c *hastyConn) Read(part []byte) (int, error) {
+	if n := c.first.Buffered(); n > 0 {
+		return c.first.Read(part[:min(n, len(part))])
+	}
+	return c.Conn.Read(part)
+}
+
+// CloseWrite says that no more will be sent.
+func (c *hastyConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // interruptRead makes a Read of the caller's body that is under way return. Cancelling a context does not.

@@ -103,3 +103,33 @@ func TestTunnelEndsWithItsCaller(t *testing.T) {
 	conn.Close()
 	eventually(t, "the pod is let go", func() bool { n, _ := r.Pool.Load(); return n == 0 })
 }
+
+// TestHastyCaller: what a caller sends before the protocol has changed is not lost.
+func TestHastyCaller(t *testing.T) {
+	s := newStack(t, "", nil)
+	asked, sent := make(chan struct{}), make(chan struct{})
+	s.function("f", open(), s.pod(func(w http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-sent
+		echoTunnel(w, r)
+	}))
+	conn, err := net.Dial("tcp", s.public.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(soon))
+	fmt.Fprint(conn, "GET /fn/ns/f HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n")
+	<-asked
+	fmt.Fprint(conn, "hasty\n")
+	// The server has taken a byte of it by now, or will; either way all of it has to come.
+	time.Sleep(20 * time.Millisecond)
+	close(sent)
+	reader := bufio.NewReader(conn)
+	if _, err := http.ReadResponse(reader, nil); err != nil {
+		t.Fatal(err)
+	}
+	line, err := reader.ReadString('\n')
+	check(t, "echo", []any{"echo hasty\n", nil}, []any{line, err})
+	s.exchange(conn, reader)
+}
