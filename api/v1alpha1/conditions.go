@@ -29,8 +29,6 @@ const (
 	ReasonFunctionNotReady = "FunctionNotReady"
 	// ReasonRunning says that a run is under way.
 	ReasonRunning = "Running"
-	// ReasonCancelling says that the pod of an earlier run is being stopped before the next may start.
-	ReasonCancelling = "Cancelling"
 )
 
 // Reasons of success (status True).
