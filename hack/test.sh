@@ -2,13 +2,13 @@
 # Runs the tests step by step and ends with what each runner said. A step that fails keeps no other from running.
 #
 #   hack/test.sh core    everything but what takes long
-#   hack/test.sh all     that too (SLESS_TEST_ALL=1 tells the tests)
+#   hack/test.sh all     that too
 set -u -o pipefail
 cd "$(dirname "$0")/.."
 
-case ${1:-} in
-core) ;;
-all) export SLESS_TEST_ALL=1 ;;
+mode=${1:-}
+case $mode in
+core | all) ;;
 *) echo "usage: $0 core|all" >&2; exit 2 ;;
 esac
 
@@ -41,6 +41,15 @@ summary() {
 	done
 }
 
+# fuzz gives every fuzz test of the workspace half a minute.
+fuzz() {
+	local file target status=0
+	while IFS=: read -r file target; do
+		go test -run '^$' -fuzz "^$target\$" -fuzztime 30s "./$(dirname "$file")" || status=1
+	done < <(git grep -oE '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' | sed 's/func //')
+	return $status
+}
+
 # The pure tests and those on a bare API server need no cluster.
 unit=()
 for module in $modules; do
@@ -58,6 +67,8 @@ step cluster bin/cluster up
 if [ "${results[-1]#passed}" != "${results[-1]}" ]; then
 	step e2e env KUBECONFIG="$(bin/cluster kubeconfig)" go test -v -count=1 -parallel 6 -timeout 60m ./hack/e2e/...
 fi
+
+[ "$mode" = core ] || step fuzz fuzz
 
 summary
 exit "$failed"
