@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+
+	"k8s.io/client-go/rest"
 )
 
 // options is what the command line says.
@@ -15,6 +17,8 @@ type options struct {
 	healthAddress  string
 	metricsAddress string
 	logLevel       slog.Level
+	// cluster is where to work; nil is where the program runs, or what KUBECONFIG names.
+	cluster *rest.Config
 }
 
 // parseFlags reads the command line. It has written to messages what is wrong with it.

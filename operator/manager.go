@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,12 +45,13 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	restConfig, err := ctrl.GetConfig()
-	if err != nil {
-		return fmt.Errorf("find the cluster: %w", err)
+	if o.cluster == nil {
+		if o.cluster, err = ctrl.GetConfig(); err != nil {
+			return fmt.Errorf("find the cluster: %w", err)
+		}
 	}
-	restConfig.QPS = -1 // the API server's own fairness is the limit
-	mgr, err := newManager(restConfig, o)
+	o.cluster.QPS = -1 // the API server's own fairness is the limit
+	mgr, err := newManager(o)
 	if err != nil {
 		return err
 	}
@@ -61,14 +61,14 @@ func run(ctx context.Context, o options) error {
 	return mgr.Start(ctx)
 }
 
-func newManager(restConfig *rest.Config, o options) (ctrl.Manager, error) {
+func newManager(o options) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}
 	}
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+	mgr, err := ctrl.NewManager(o.cluster, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions(),
 		Client:                        clientOptions(),

@@ -5,13 +5,16 @@ package testcluster
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,6 +94,56 @@ func Scheme() *runtime.Scheme {
 	_ = clientgoscheme.AddToScheme(scheme) // neither ever fails
 	_ = v1alpha1.AddToScheme(scheme)
 	return scheme
+}
+
+// As returns a configuration with the rights of an account: a ServiceAccount of a namespace.
+func (c Cluster) As(namespace, account string) *rest.Config {
+	config := rest.CopyConfig(c.Config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + namespace + ":" + account,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+	return config
+}
+
+// Apply makes or changes the objects of YAML files of the repository, given by patterns relative to its root.
+func (c Cluster) Apply(t *testing.T, patterns ...string) {
+	t.Helper()
+	root, err := repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no file matches %s: %v", pattern, err)
+		}
+		for _, file := range files {
+			c.applyFile(t, file)
+		}
+	}
+}
+
+func (c Cluster) applyFile(t *testing.T, name string) {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err == nil && object.GetKind() != "Kustomization" {
+			err = c.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"), client.ForceOwnership)
+		}
+		if err != nil {
+			t.Fatalf("apply %s: %v", name, err)
+		}
+	}
 }
 
 // Eventually waits until try returns "", and otherwise fails the test with what it said last.
