@@ -43,6 +43,9 @@ var cluster struct {
 // shared is the apiserver that most tests use.
 var shared *instance
 
+// around is the world that it stands in.
+var around *world
+
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
 	code, err := runAll(m)
@@ -84,7 +87,12 @@ func runAll(m *testing.M) (code int, err error) {
 	}
 	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithCancel(context.Background())
-	settings, err := testSettings(dir)
+	if around, err = newWorld(); err != nil {
+		cancel()
+		return 0, err
+	}
+	defer around.close()
+	settings, err := around.settings(dir, "apiserver: {limits: {requestsPerSecond: 100000, burst: 100000}}")
 	if err != nil {
 		cancel()
 		return 0, err
@@ -96,23 +104,6 @@ func runAll(m *testing.M) (code int, err error) {
 	code = m.Run()
 	cancel()
 	return code, <-shared.ended
-}
-
-// testSettings are a configuration for tests.
-func testSettings(dir string) (*config.Config, error) {
-	settings, err := config.Parse(fmt.Appendf(nil, `
-objectStore: {endpoint: "http://127.0.0.1:1", bucket: sless, credentialsDir: %q}
-apiserver: {limits: {requestsPerSecond: 100000, burst: 100000}}
-`, dir))
-	if err != nil {
-		return nil, err
-	}
-	for name, value := range map[string]string{"accessKeyID": "sless", "secretAccessKey": "sless-secret"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0o600); err != nil {
-			return nil, err
-		}
-	}
-	return settings, nil
 }
 
 // instance is an apiserver that runs.
