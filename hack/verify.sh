@@ -21,7 +21,8 @@ done
 # staticcheck builds in half a minute from the same cache as everything else; a bundle of linters would take longer than the rest of
 # this together.
 say staticcheck
-bin/staticcheck "${@/%//...}"
+patterns=("${@/#/./}")
+bin/staticcheck "${patterns[@]/%//...}"
 
 say 'nothing has changed'
 changes=$(git status --porcelain)
