@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/naeel/sless/api/rest"
+)
+
+// startOwn starts an apiserver for one test, and returns what ends it.
+func startOwn(t *testing.T, extra string) (*instance, context.CancelFunc) {
+	t.Helper()
+	settings, err := around.settings(t.TempDir(), extra)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	own, err := start(ctx, settings)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	t.Cleanup(cancel)
+	return own, cancel
+}
+
+func clientOf(t *testing.T, own *instance, config rest.Config) *rest.Client {
+	t.Helper()
+	config.Endpoint, config.RetryFor = own.endpoint, -1
+	client, err := rest.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+func TestOneCallerCantTakeEverything(t *testing.T) {
+	own, _ := startOwn(t, "apiserver: {limits: {requestsPerSecond: 0.001, burst: 3}}")
+	one, other := newTenant(t), newTenant(t)
+	greedy := clientOf(t, own, rest.Config{Token: one.token})
+	for range 3 {
+		if _, err := greedy.Functions(one.namespace).List(t.Context(), rest.ListOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := greedy.Functions(one.namespace).List(t.Context(), rest.ListOptions{})
+	wantCode(t, err, 429, rest.CodeRateLimited)
+	if _, err := clientOf(t, own, rest.Config{Token: other.token}).Functions(other.namespace).List(t.Context(), rest.ListOptions{}); err != nil {
+		t.Errorf("another caller: %v", err)
+	}
+}
+
+func TestABodyMustKeepComing(t *testing.T) {
+	own, _ := startOwn(t, "apiserver: {limits: {bodyIdleSeconds: 1}}")
+	tenant := newTenant(t)
+	for _, path := range []string{"/functions", "/sources"} {
+		connection, err := net.Dial("tcp", strings.TrimPrefix(own.endpoint, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+		fmt.Fprintf(connection, "POST /v1/namespaces/%s%s HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\nContent-Length: 100\r\n\r\nPK", tenant.namespace, path, tenant.token)
+		if err := connection.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := string(must[[]byte](t)(io.ReadAll(response.Body)))
+		response.Body.Close()
+		wantProblem(t, response, body, 408, rest.CodeBodyTimeout)
+	}
+}
+
+func TestAnAnswerInFlightIsGivenBeforeTheEnd(t *testing.T) {
+	own, end := startOwn(t, "")
+	tenant := newTenant(t)
+	client := clientOf(t, own, rest.Config{Token: tenant.token})
+	ready := func() int {
+		response, err := http.Get(own.admin + "/readyz")
+		if err != nil {
+			return 0
+		}
+		defer response.Body.Close()
+		return response.StatusCode
+	}
+	if ready() != 200 {
+		t.Error("not ready")
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := client.Functions(tenant.namespace).Replace(t.Context(), "hello", hello(""), rest.WaitReady(time.Hour))
+		answered <- err
+	}()
+	if err := eventually(func() error {
+		_, err := tenant.Functions(tenant.namespace).Get(t.Context(), "hello", rest.Fresh())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if err := <-answered; err != nil {
+		t.Errorf("a wait that the end cut short: %v", err)
+	}
+	if err := <-own.ended; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	if status := ready(); status == 200 {
+		t.Error("ready after the end")
+	}
+}
+
+func TestTLS(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "apiserver"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own, _ := startOwn(t, fmt.Sprintf("apiserver: {tls: {certFile: %q, keyFile: %q}}", filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")))
+	own.endpoint = strings.Replace(own.endpoint, "http:", "https:", 1)
+	tenant := newTenant(t)
+	if _, err := clientOf(t, own, rest.Config{Token: tenant.token, CACert: cert}).Functions(tenant.namespace).List(t.Context(), rest.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := clientOf(t, own, rest.Config{Token: tenant.token}).Functions(tenant.namespace).List(t.Context(), rest.ListOptions{}); err == nil {
+		t.Error("a certificate of nobody was trusted")
+	}
+	old := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}
+	if connection, err := tls.Dial("tcp", strings.TrimPrefix(own.endpoint, "https://"), old); err == nil {
+		connection.Close()
+		t.Error("TLS 1.1 was spoken")
+	}
+}
+
+func TestMetricsHaveRoutesNotPaths(t *testing.T) {
+	tenant := newTenant(t)
+	for _, name := range []string{"series-a", "series-b"} {
+		_, err := tenant.Functions(tenant.namespace).Get(t.Context(), name)
+		wantCode(t, err, 404, rest.CodeNotFound)
+		send(t, tenant.token, "GET", "/v1/"+name, nil)
+	}
+	response, err := http.Get(shared.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text := string(must[[]byte](t)(io.ReadAll(response.Body)))
+	if strings.Contains(text, "series-") || strings.Contains(text, tenant.namespace) {
+		t.Error("a path is in a label")
+	}
+	if !strings.Contains(text, `route="GET /v1/namespaces/{namespace}/functions/{name}",status="404"`) {
+		t.Error("the route is not counted")
+	}
+}
