@@ -185,7 +185,7 @@ func TestRequestsWaitForTheHandler(t *testing.T) {
 }
 
 func TestStopDrains(t *testing.T) {
-	eachKit(t, []string{"SLESS_TIMEOUT_SECONDS=600"}, func(t *testing.T, s *server) {
+	eachKit(t, []string{"SLESS_TIMEOUT_SECONDS=600", "SLESS_DRAIN_SECONDS=1"}, func(t *testing.T, s *server) {
 		signs := newSigns(t)
 		waiting := s.later(t, request{do: "wait", args: signs.args()})
 		signs.await(t, "started")

@@ -152,7 +152,11 @@ func (r *runtime) launch(t *testing.T, f function, env ...string) *process {
 }
 
 func baseEnv(r *runtime) []string {
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=/tmp", "LANG=C.UTF-8", "SLESS_REVISION=rev-1", "SLESS_NAMESPACE=space", "SLESS_FUNCTION=fn"}
+	env := []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=/tmp", "LANG=C.UTF-8",
+		"SLESS_REVISION=rev-1", "SLESS_NAMESPACE=space", "SLESS_FUNCTION=fn",
+		"SLESS_DRAIN_SECONDS=0", // most tests end a server that nobody uses
+	}
 	return append(env, r.env...)
 }
 

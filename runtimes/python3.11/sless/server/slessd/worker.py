@@ -153,9 +153,9 @@ class Worker(asyncio.Protocol):
         worker = cls(owner, asyncio.get_running_loop())
         ours, theirs = socket.socketpair()
         with theirs:
-            # -S: the site-packages of the image are the runtime's affair, not the function's.
+            # -S: the site-packages of the image are the runtime's affair. -B: the code lies where nobody may write.
             worker._process = subprocess.Popen(
-                [sys.executable, "-S", "-X", "utf8", program, str(theirs.fileno())],
+                [sys.executable, "-B", "-S", "-X", "utf8", program, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
