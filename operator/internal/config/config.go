@@ -2,6 +2,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -36,6 +37,8 @@ type Config struct {
 	Network Network `json:"network,omitempty"`
 	// Gateway is how the operator calls the gateway.
 	Gateway Gateway `json:"gateway,omitempty"`
+	// APIServer is the section of the apiserver, which reads the same file; the operator passes it over.
+	APIServer json.RawMessage `json:"apiserver,omitempty"`
 }
 
 // Ingress is the shape of a function's Ingress.

@@ -11,6 +11,7 @@ runtimes: [{name: python3.11, language: python, image: "r/p@sha256:0"}]
 registry: {host: r, pushConfigFile: a, pushSecretName: p, pullConfigFile: b}
 objectStore: {endpoint: "https://s3.example.org", bucket: sless, credentialsDir: d}
 build: {kanikoImage: k, checkImage: o}
+apiserver: {limits: {burst: 10}}
 `
 
 func TestParseSetsDefaults(t *testing.T) {
