@@ -148,6 +148,20 @@ func TestBadEnvironment(t *testing.T) {
 	})
 }
 
+func TestPortInUse(t *testing.T) {
+	eachRuntime(t, func(t *testing.T, r *runtime) {
+		taken := r.serve(t, r.kit(t, "kit.handle"))
+		_, port, _ := strings.Cut(taken.address, ":")
+		p := r.launch(t, r.kit(t, "kit.handle"), "PORT="+port)
+		if code := p.exit(t); code != 1 {
+			t.Errorf("exit code %d, want 1", code)
+		}
+		if text := lastError(t, p); !strings.Contains(text, "port "+port) {
+			t.Errorf("the error %q does not name the port %s", text, port)
+		}
+	})
+}
+
 func lastError(t *testing.T, p *process) string {
 	t.Helper()
 	var words struct{ Error string }
