@@ -148,16 +148,23 @@ func (k *kind[W, O]) about(name types.NamespacedName, object O) problem.Object {
 // settled says whether the last change of an object serves or has failed.
 func settled(object client.Object) bool {
 	var conditions []metav1.Condition
+	address := "none is needed"
 	switch object := object.(type) {
 	case *v1alpha1.Function:
 		conditions = object.Status.Conditions
 	case *v1alpha1.Trigger:
 		conditions = object.Status.Conditions
+		if object.Spec.Type == v1alpha1.TriggerHTTP {
+			address = object.Status.URL
+		}
 	case *v1alpha1.FunctionJob:
 		conditions = object.Status.Conditions
 	case nil:
 		return false
 	}
 	ready := meta.FindStatusCondition(conditions, v1alpha1.Ready)
-	return ready != nil && ready.Status != metav1.ConditionUnknown && ready.ObservedGeneration >= object.GetGeneration()
+	if ready == nil || ready.Status == metav1.ConditionUnknown || ready.ObservedGeneration < object.GetGeneration() {
+		return false
+	}
+	return ready.Reason != v1alpha1.ReasonReady || address != "" // the address is given when a call of it arrives
 }

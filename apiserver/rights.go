@@ -1,0 +1,12 @@
+package main
+
+// What the apiserver may do; config/rbac/apiserver is made from it. It acts for callers after it has asked whether they may. An admission
+// policy confines what it writes: of Secrets only those of its own type, of sless's kinds never the status.
+//
+// +kubebuilder:rbac:groups=sless.io,resources=functions;triggers;functionjobs,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
