@@ -20,6 +20,8 @@ import (
 const (
 	// revisionLabel is on the pods of a Function and says which version they are.
 	revisionLabel = "sless.io/revision"
+	// inputsAnnotation is on the Deployment of a Function and stands for what of its pods is the tenant's choice.
+	inputsAnnotation = "sless.io/inputs"
 	// restartedAt is the annotation of kubectl rollout restart.
 	restartedAt = "kubectl.kubernetes.io/restartedAt"
 )
@@ -32,6 +34,7 @@ func buildDeployment(s *scope, cfg *config.Config) (*appsv1ac.DeploymentApplyCon
 	template, revision := buildTemplate(s, cfg)
 	deployment := appsv1ac.Deployment(function.Name, s.tenant).
 		WithLabels(names.Labels(Kind, function.Namespace, function.Name, function.UID)).
+		WithAnnotations(map[string]string{inputsAnnotation: inputs(s)}).
 		WithSpec(appsv1ac.DeploymentSpec().
 			WithReplicas(s.replicas()).
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(selector)).
@@ -45,6 +48,23 @@ func buildDeployment(s *scope, cfg *config.Config) (*appsv1ac.DeploymentApplyCon
 			WithRevisionHistoryLimit(0).
 			WithTemplate(template))
 	return deployment, revision
+}
+
+// inputs is a hash of what the tenant says about pods. When the template differs and it does not, it is sless that has changed.
+func inputs(s *scope) string {
+	spec := &s.function.Spec
+	text, _ := json.Marshal([]any{ // such values always encode
+		s.image.sourceDigest, s.envSecret, spec.Runtime, spec.Entrypoint, spec.TimeoutSeconds, spec.Concurrency, spec.Resources,
+		s.function.Annotations[v1alpha1.RestartedAtAnnotation],
+	})
+	return names.Hash(string(text))[:12]
+}
+
+// waitsForTurn says that a Deployment would get other pods although the tenant has changed nothing.
+func waitsForTurn(current *appsv1.Deployment, desired *appsv1ac.DeploymentApplyConfiguration) bool {
+	return current != nil && current.Spec.Template.Labels[revisionLabel] != "" &&
+		current.Spec.Template.Labels[revisionLabel] != desired.Spec.Template.Labels[revisionLabel] &&
+		current.Annotations[inputsAnnotation] == desired.Annotations[inputsAnnotation]
 }
 
 func buildTemplate(s *scope, cfg *config.Config) (*corev1ac.PodTemplateSpecApplyConfiguration, string) {

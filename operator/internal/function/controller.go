@@ -5,6 +5,7 @@ package function
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,10 @@ type Reconciler struct {
 	Env      *env.Store
 	Gateways Gateways
 	Recorder events.EventRecorder
+
+	pace pace
+	// doubts are Functions whose image a node could not pull, although it was built: it may be lost.
+	doubts sync.Map
 }
 
 // Tenants keeps the namespaces in which functions run.

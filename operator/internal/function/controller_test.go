@@ -405,7 +405,7 @@ func (s *stage) namespaceOf(name string) *corev1.Namespace {
 // A Function in the platform's own namespaces does nothing, and its deletion is not held up.
 func TestPlatformNamespaces(t *testing.T) {
 	s := newStage(t)
-	s.namespace = "kube-public"
+	s.namespace = metav1.NamespacePublic
 	s.function("hello")
 	function := s.ready("hello", "False", v1alpha1.ReasonNotAllowed)
 	if len(function.Finalizers) != 0 {

@@ -55,6 +55,8 @@ func (r *Reconciler) finalize(ctx context.Context, function *v1alpha1.Function) 
 
 // forgotten comes after a Function is gone. Children are left only when somebody took the finalizer away by hand.
 func (r *Reconciler) forgotten(ctx context.Context, key client.ObjectKey) error {
+	r.pace.leave(key)
+	r.doubts.Delete(key)
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: names.FunctionNamespace(key.Namespace), Name: key.Name}, &appsv1.Deployment{})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get Deployment of Function %s: %w", key, err)

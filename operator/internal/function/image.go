@@ -33,10 +33,9 @@ func (r *Reconciler) reconcileImage(ctx context.Context, s *scope) error {
 	}
 	status := &s.function.Status
 	if status.Image != "" && status.BuildKey == request.Key() {
-		// Nothing to ask: status remembers what the source was made into. Work for a spec that is not wanted any more ends.
-		r.Builder.Forget(request.Owner)
+		// Nothing to ask: status remembers what the source was made into.
 		s.image = &image{reference: status.Image, sourceDigest: status.SourceDigest}
-		return nil
+		return r.keepImage(ctx, s, request)
 	}
 	problem, err := r.addCredentials(ctx, s.function, &request)
 	if err != nil {
@@ -50,6 +49,21 @@ func (r *Reconciler) reconcileImage(ctx context.Context, s *scope) error {
 	state := r.Builder.Ensure(ctx, request)
 	s.builder = &state
 	s.takeState(request)
+	return nil
+}
+
+// keepImage has the image looked for, and made again when it is lost, if a node could not pull it. Otherwise it ends work for a spec that
+// is not wanted any more. The same source gives the same image: the pods find it when it is there, and nothing else changes.
+func (r *Reconciler) keepImage(ctx context.Context, s *scope, request build.Request) error {
+	if _, doubtful := r.doubts.Load(s.key()); !doubtful {
+		r.Builder.Forget(request.Owner)
+		return nil
+	}
+	problem, err := r.addCredentials(ctx, s.function, &request)
+	if err != nil || problem != nil {
+		return err
+	}
+	r.Builder.Ensure(ctx, request)
 	return nil
 }
 

@@ -101,6 +101,10 @@ func (r *Reconciler) reconcileDeployment(ctx context.Context, s *scope) error {
 		return r.scale(ctx, s)
 	}
 	desired, revision := buildDeployment(s, r.Config)
+	if waitsForTurn(s.deployment, desired) && !r.pace.enter(s.key()) {
+		s.deployed, s.revision, s.paceAgain = true, s.deployment.Spec.Template.Labels[revisionLabel], paceEvery
+		return r.scale(ctx, s)
+	}
 	deployment, err := r.applyDeployment(ctx, s.deployment, desired)
 	if apierrors.IsInvalid(err) {
 		s.stop(fault.Terminal(v1alpha1.ReasonSpecRefused, "the API server refuses the pods that the spec describes: %v", err), reconcile.Recheck)
@@ -141,6 +145,7 @@ func (s *scope) retry(what string, err error) error {
 
 // observeRollout judges how far the pods of the version that the spec asks for are.
 func (r *Reconciler) observeRollout(ctx context.Context, s *scope) error {
+	defer r.remember(s)
 	if !s.deployed {
 		return nil
 	}
@@ -156,6 +161,19 @@ func (r *Reconciler) observeRollout(ctx context.Context, s *scope) error {
 	}
 	s.rollout.judgePods(pods.Items, s.now)
 	return nil
+}
+
+// remember keeps in mind what the next passes do otherwise because of how this roll-out goes.
+func (r *Reconciler) remember(s *scope) {
+	if !s.deployed || s.rollout.complete || s.rollout.problem != nil {
+		r.pace.leave(s.key())
+	}
+	switch {
+	case s.rollout.complete:
+		r.doubts.Delete(s.key())
+	case s.rollout.problem != nil && s.rollout.problem.Reason == v1alpha1.ReasonImagePullFailed:
+		r.doubts.Store(s.key(), true)
+	}
 }
 
 // observeRouting asks the gateways, when the Function has calls from outside and all else is done.

@@ -43,6 +43,8 @@ type scope struct {
 	obstacleAgain time.Duration
 	// collectAgain is how soon to look for old environments.
 	collectAgain time.Duration
+	// paceAgain is how soon to ask again whether the pods may be replaced because sless has changed.
+	paceAgain time.Duration
 }
 
 // image is what a source was made into.
@@ -73,7 +75,7 @@ func (s *scope) stop(obstacle *fault.Error, again time.Duration) {
 	}
 }
 
-// ready says that nothing was in the way so far, so that the version that the spec asks for can be deployed.
+// deployable says that nothing was in the way so far, so that the version that the spec asks for can be deployed.
 func (s *scope) deployable() bool {
 	return s.obstacle == nil && s.image != nil && s.tenant != "" && s.envKnown
 }
@@ -146,6 +148,7 @@ func (s *scope) again() (after time.Duration) {
 	}
 	sooner(s.obstacleAgain)
 	sooner(s.collectAgain)
+	sooner(s.paceAgain)
 	if s.envFollows {
 		sooner(followEvery)
 	}

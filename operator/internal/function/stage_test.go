@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/operator/internal/build"
 	"github.com/naeel/sless/operator/internal/build/fault"
+	"github.com/naeel/sless/operator/internal/config"
 	"github.com/naeel/sless/operator/internal/env"
 	"github.com/naeel/sless/operator/internal/tenant"
 	"github.com/naeel/sless/operator/internal/testcluster"
@@ -40,16 +42,27 @@ type stage struct {
 	namespace string
 	builder   *fakeBuilder
 	gateways  *fakeGateways
+	stop      func()
 }
 
-// newStage starts a reconciler. Its controller sees every namespace, but tests of one package run one after the other.
+// newStage starts a reconciler with a namespace for its test. It sees no Functions of other tests.
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{
-		t: t, namespace: "t-" + names.Hash(t.Name())[:12],
-		builder:  &fakeBuilder{states: map[string]build.State{}, events: make(chan build.Owner, 100)},
-		gateways: &fakeGateways{},
+	s := &stage{t: t, namespace: "t-" + names.Hash(t.Name())[:12]}
+	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
+	s.start(testConfig(t))
+	return s
+}
+
+// start starts a reconciler with the configuration in place of the one that runs, if one does, as a new version of sless would.
+func (s *stage) start(cfg *config.Config) {
+	t := s.t
+	t.Helper()
+	if s.stop != nil {
+		s.stop()
 	}
+	s.builder = &fakeBuilder{states: map[string]build.State{}, events: make(chan build.Owner, 100)}
+	s.gateways = &fakeGateways{}
 	pullConfig := filepath.Join(t.TempDir(), "config.json")
 	if err := os.WriteFile(pullConfig, []byte(`{"auths":{}}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -59,6 +72,7 @@ func newStage(t *testing.T) *stage {
 		Metrics:                 server.Options{BindAddress: "0"},
 		Controller:              controllerNames(),
 		GracefulShutdownTimeout: new(30 * time.Second),
+		Cache:                   cache.Options{DefaultNamespaces: map[string]cache.Config{s.namespace: {}, s.tenant(): {}, metav1.NamespacePublic: {}}},
 		Client: client.Options{Cache: &client.CacheOptions{
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Pod{}, &appsv1.ReplicaSet{}},
 		}},
@@ -67,7 +81,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	reconciler := &Reconciler{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Config: testConfig(t), Builder: s.builder, Gateways: s.gateways,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Config: cfg, Builder: s.builder, Gateways: s.gateways,
 		Tenants:  &tenant.Tenants{Client: mgr.GetClient(), PullConfigFile: pullConfig},
 		Env:      &env.Store{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()},
 		Recorder: mgr.GetEventRecorder("sless-operator"),
@@ -78,14 +92,13 @@ func newStage(t *testing.T) *stage {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	s.stop = sync.OnceFunc(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("manager: %v", err)
 		}
 	})
-	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
-	return s
+	t.Cleanup(s.stop)
 }
 
 func (s *stage) eventually(what string, try func() string) {
@@ -214,7 +227,9 @@ type fakeBuilder struct {
 	removed []build.Owner
 	// forgotten counts calls of Forget.
 	forgotten int
-	events    chan build.Owner
+	// asked counts calls of Ensure.
+	asked  int
+	events chan build.Owner
 }
 
 func (b *fakeBuilder) set(codeHash string, state build.State) {
@@ -230,6 +245,7 @@ func (b *fakeBuilder) set(codeHash string, state build.State) {
 func (b *fakeBuilder) Ensure(_ context.Context, request build.Request) build.State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.asked++
 	known := false
 	for _, owner := range b.owners {
 		known = known || owner == request.Owner
