@@ -1,0 +1,82 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+
+	"github.com/naeel/sless/api/rest"
+)
+
+// addError adds what the API said, at the attributes that it names. fields says where in the schema a field of the API is when not
+// under its own name at the top. Neither the API's messages nor these have values in them.
+func addError(diags *diag.Diagnostics, summary string, err error, fields map[string]path.Path) {
+	problem, ok := errors.AsType[*rest.Problem](err)
+	switch {
+	case errors.Is(err, context.Canceled):
+		diags.AddError(summary, "Interrupted. What was begun goes on; run terraform apply again.")
+		return
+	case !ok:
+		diags.AddError(summary, fmt.Sprintf("The API can't be reached, or what it answered can't be read: %s.", err))
+		return
+	}
+	detail := problem.Error()
+	switch problem.Status {
+	case http.StatusUnauthorized:
+		detail = "The token is not good, or not any more: " + detail + ". Get a new one; with token_file a new one in that file is taken while terraform runs."
+	case http.StatusForbidden:
+		detail = "The token has no right to do this: " + detail + ". Whoever runs the platform gives rights in a namespace."
+	case http.StatusTooManyRequests:
+		detail = "The API is asked too often: " + detail + ". Run terraform with a smaller -parallelism, or again later."
+	}
+	placed := 0
+	for _, field := range problem.Errors {
+		if at, ok := place(field.Location, fields); ok {
+			placed++
+			diags.AddAttributeError(at, summary, field.Message+requestID(problem))
+		}
+	}
+	if placed == 0 || placed < len(problem.Errors) {
+		diags.AddError(summary, detail)
+	}
+}
+
+func requestID(problem *rest.Problem) string {
+	if problem.RequestID == "" {
+		return ""
+	}
+	return " (request " + problem.RequestID + ")"
+}
+
+// place finds the attribute of body.field….
+func place(location string, fields map[string]path.Path) (path.Path, bool) {
+	field, ok := strings.CutPrefix(location, "body.")
+	if !ok {
+		return path.Empty(), false
+	}
+	for name := field; name != ""; {
+		if at, known := fields[name]; known {
+			return at, true
+		}
+		cut := strings.LastIndexAny(name, ".[")
+		if cut < 0 {
+			break
+		}
+		name = name[:cut]
+	}
+	return path.Empty(), false
+}
+
+// attributes makes the map for fields that have their own names.
+func attributes(names ...string) map[string]path.Path {
+	fields := map[string]path.Path{}
+	for _, name := range names {
+		fields[name] = path.Root(name)
+	}
+	return fields
+}
