@@ -4,7 +4,7 @@ package main
 // policy confines what it writes: of Secrets only those of its own type, of sless's kinds never the status.
 //
 // +kubebuilder:rbac:groups=sless.io,resources=functions;triggers;functionjobs,verbs=get;list;watch;create;update;delete
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create;patch;delete
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list
 // +kubebuilder:rbac:groups="",resources=pods/log,verbs=get

@@ -76,7 +76,11 @@ func (s *Service) register(client kubernetes.Interface, settings *config.Config,
 	}
 	s.archives = archives
 	receiver := sources.NewReceiver(archives, s.store.Tenant, settings.Build.MaxArchiveBytes, s.limits.Uploads)
-	resources.Register(s.api, s.store, authorize, receiver.Receive, s.tasks.later)
+	key, err := sources.DeriveKey(settings.ObjectStore, "digests of secret_env")
+	if err != nil {
+		return err
+	}
+	resources.Register(s.api, s.store, authorize, receiver.Receive, &resources.Secrets{Store: s.store, Key: key, Later: s.tasks.later})
 	sources.Register(s.api, receiver)
 	below := &subresources.Handlers{Store: s.store, Kube: client, Sources: archives, Tenant: s.store.Tenant, Gateway: gateway}
 	below.Register(s.api)

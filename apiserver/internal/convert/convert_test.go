@@ -19,7 +19,7 @@ func full() *v1alpha1.Function {
 	return &v1alpha1.Function{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "hello", Labels: map[string]string{"a": "b"},
-			Annotations: map[string]string{EnvSecretAnnotation: "hello-env-12345678", v1alpha1.RestartedAtAnnotation: "now", "other": "kept"},
+			Annotations: map[string]string{SecretEnvAnnotation: `{"TOKEN":"digest"}`, v1alpha1.RestartedAtAnnotation: "now", "other": "kept"},
 		},
 		Spec: v1alpha1.FunctionSpec{
 			Runtime: "python3.11", Entrypoint: "a.b", CodeHash: "h", TimeoutSeconds: 5, Concurrency: new(int32(3)), Replicas: new(int32(0)),
@@ -60,7 +60,7 @@ func TestApplyFunctionClearsWhatIsAbsent(t *testing.T) {
 	fn := full()
 	ApplyFunction(&rest.Function{}, fn)
 	want := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: "hello", Annotations: map[string]string{EnvSecretAnnotation: "hello-env-12345678", "other": "kept"},
+		Namespace: "shop", Name: "hello", Annotations: map[string]string{"other": "kept"},
 	}}
 	if diff := cmp.Diff(want, fn); diff != "" {
 		t.Error(diff)

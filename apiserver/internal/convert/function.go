@@ -3,6 +3,7 @@
 package convert
 
 import (
+	"encoding/json"
 	"maps"
 	"math"
 	"slices"
@@ -17,8 +18,36 @@ import (
 	"github.com/naeel/sless/api/v1alpha1"
 )
 
-// EnvSecretAnnotation on a Function names the Secret, made by the apiserver, that holds the values of secret_env.
-const EnvSecretAnnotation = "sless.io/env-secret"
+// SecretEnvAnnotation on a Function says which of its variables are those of secret_env: a JSON object of their names, each with a keyed
+// digest of the value, by which an unchanged value is known without reading it.
+const SecretEnvAnnotation = "sless.io/secret-env"
+
+// SecretVar is where the value of a variable of secret_env is.
+type SecretVar struct {
+	// Secret is the Secret that has it under the variable's name.
+	Secret string
+	// Digest stands for the value.
+	Digest string
+}
+
+// SecretEnv returns the variables of secret_env.
+func SecretEnv(fn *v1alpha1.Function) map[string]SecretVar {
+	var digests map[string]string
+	if json.Unmarshal([]byte(fn.Annotations[SecretEnvAnnotation]), &digests) != nil {
+		return nil // absent, or somebody else's
+	}
+	found := map[string]SecretVar{}
+	for _, env := range fn.Spec.Env {
+		digest, ok := digests[env.Name]
+		if !ok || env.ValueFrom == nil || env.ValueFrom.SecretKeyRef == nil {
+			continue
+		}
+		if ref := env.ValueFrom.SecretKeyRef; ref.Key == env.Name && !ref.Optional {
+			found[env.Name] = SecretVar{ref.Name, digest}
+		}
+	}
+	return found
+}
 
 // Function returns fn as the API shows it. Values of secret_env are not in it.
 func Function(fn *v1alpha1.Function) rest.Function {
@@ -30,9 +59,11 @@ func Function(fn *v1alpha1.Function) rest.Function {
 		RestartedAt: fn.Annotations[v1alpha1.RestartedAtAnnotation],
 		Status:      functionStatus(&fn.Status),
 	}
+	secret := SecretEnv(fn)
 	for _, env := range spec.Env {
+		_, isSecret := secret[env.Name]
 		switch {
-		case isSecretEnv(fn, env):
+		case isSecret:
 			wire.SecretKeys = append(wire.SecretKeys, env.Name)
 		case env.ValueFrom != nil:
 			put(&wire.EnvFrom, env.Name, envRef(env.ValueFrom))
@@ -48,20 +79,12 @@ func Function(fn *v1alpha1.Function) rest.Function {
 	return wire
 }
 
-// isSecretEnv says whether a variable is one of secret_env.
-func isSecretEnv(fn *v1alpha1.Function, env v1alpha1.EnvVar) bool {
-	secret := fn.Annotations[EnvSecretAnnotation]
-	if secret == "" || env.ValueFrom == nil || env.ValueFrom.SecretKeyRef == nil {
-		return false
-	}
-	ref := env.ValueFrom.SecretKeyRef
-	return ref.Name == secret && ref.Key == env.Name && !ref.Optional
-}
-
-// ApplyFunction writes what wire says into fn: all that can be written but secret_env, of which it takes the names, in fn's
-// present Secret (see [SetEnvSecret]). Name and namespace are the caller's.
+// ApplyFunction writes what wire says into fn. Of secret_env it takes the names of variables that fn has already; for others see
+// [SetSecretEnv]. Name and namespace are the caller's.
 func ApplyFunction(wire *rest.Function, fn *v1alpha1.Function) {
 	spec := &fn.Spec
+	kept := SecretEnv(fn)
+	maps.DeleteFunc(kept, func(name string, _ SecretVar) bool { _, named := wire.SecretEnv[name]; return !named })
 	fn.Labels = wire.Labels
 	setAnnotation(&fn.ObjectMeta, v1alpha1.RestartedAtAnnotation, wire.RestartedAt)
 	spec.Runtime, spec.Entrypoint, spec.CodeHash = wire.Runtime, wire.Entrypoint, wire.CodeHash
@@ -69,17 +92,26 @@ func ApplyFunction(wire *rest.Function, fn *v1alpha1.Function) {
 	spec.Concurrency, spec.Replicas = wire.Concurrency, wire.Replicas
 	applySource(wire.Source, &spec.Source)
 	applyResources(wire, spec)
-	spec.Env = envVars(wire, fn.Annotations[EnvSecretAnnotation])
+	SetSecretEnv(wire, fn, kept)
 }
 
-// SetEnvSecret makes fn take the values of secret_env from the Secret of that name; an empty name says that there are none.
-func SetEnvSecret(wire *rest.Function, fn *v1alpha1.Function, secret string) {
-	setAnnotation(&fn.ObjectMeta, EnvSecretAnnotation, secret)
+// SetSecretEnv writes the environment that wire says into fn, with these variables of secret_env.
+func SetSecretEnv(wire *rest.Function, fn *v1alpha1.Function, secret map[string]SecretVar) {
+	digests := map[string]string{}
+	for name, at := range secret {
+		digests[name] = at.Digest
+	}
+	annotation := ""
+	if len(digests) > 0 {
+		encoded, _ := json.Marshal(digests) // strings always encode
+		annotation = string(encoded)
+	}
+	setAnnotation(&fn.ObjectMeta, SecretEnvAnnotation, annotation)
 	fn.Spec.Env = envVars(wire, secret)
 }
 
 // envVars merges the three kinds of variables, in the order of their names.
-func envVars(wire *rest.Function, secret string) []v1alpha1.EnvVar {
+func envVars(wire *rest.Function, secret map[string]SecretVar) []v1alpha1.EnvVar {
 	var all []v1alpha1.EnvVar
 	for name, value := range wire.Env {
 		all = append(all, v1alpha1.EnvVar{Name: name, Value: value})
@@ -94,8 +126,8 @@ func envVars(wire *rest.Function, secret string) []v1alpha1.EnvVar {
 		}
 		all = append(all, v1alpha1.EnvVar{Name: name, ValueFrom: from})
 	}
-	for name := range wire.SecretEnv {
-		ref := &v1alpha1.KeyRef{Name: secret, Key: name}
+	for name, at := range secret {
+		ref := &v1alpha1.KeyRef{Name: at.Secret, Key: name}
 		all = append(all, v1alpha1.EnvVar{Name: name, ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: ref}})
 	}
 	slices.SortStableFunc(all, func(a, b v1alpha1.EnvVar) int { return strings.Compare(a.Name, b.Name) })

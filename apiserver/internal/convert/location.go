@@ -77,8 +77,9 @@ func FunctionLocation(fn *v1alpha1.Function) func(field string) string {
 			return "body.env"
 		}
 		env := fn.Spec.Env[index]
+		_, isSecret := SecretEnv(fn)[env.Name]
 		switch {
-		case isSecretEnv(fn, env):
+		case isSecret:
 			return "body.secret_env." + env.Name
 		case env.ValueFrom == nil:
 			return "body.env." + env.Name

@@ -35,7 +35,7 @@ type kind[W any, O client.Object] struct {
 	// writable clears what the server writes.
 	writable func(*W)
 	// fill, when set, adds to the wire what can be written but is not shown, as the base of a PATCH.
-	fill func(context.Context, O, *W) error
+	fill func(O, *W)
 	// beside, when set, writes what lives beside the resource.
 	beside func(context.Context, change[W, O]) (settle, error)
 	// mark is more that the ETag covers.
@@ -57,14 +57,12 @@ type change[W any, O client.Object] struct {
 	now   O // what is in the cluster; a zero value when it is new
 	isNew bool
 	next  O // what will be written
-	// patch says that what wire has not is to be cleared.
-	patch bool
 }
 
 // settle ends what beside has begun, once the write of the resource has succeeded or failed.
 type settle func(ctx context.Context, written client.Object, err error)
 
-func functions(secrets *envSecrets) kind[rest.Function, *v1alpha1.Function] {
+func functions(secrets *Secrets) kind[rest.Function, *v1alpha1.Function] {
 	return kind[rest.Function, *v1alpha1.Function]{
 		word: "function", plural: "functions", resource: "functions",
 		create: func() *v1alpha1.Function { return &v1alpha1.Function{} }, list: func() client.ObjectList { return &v1alpha1.FunctionList{} },
@@ -80,13 +78,16 @@ func functions(secrets *envSecrets) kind[rest.Function, *v1alpha1.Function] {
 			if to.RestartedAt == "" {
 				to.RestartedAt = now.RestartedAt
 			}
+			if to.SecretEnv == nil {
+				to.SecretEnv = now.SecretEnv
+			}
 		},
 		writable: func(w *rest.Function) {
 			w.Namespace, w.UID, w.Generation, w.CreatedAt, w.SecretKeys, w.Status = "", "", 0, nil, nil, nil
 		},
 		fill:   secrets.fill,
 		beside: secrets.write,
-		mark:   func(fn *v1alpha1.Function) string { return fn.Annotations[convert.EnvSecretAnnotation] },
+		mark:   func(fn *v1alpha1.Function) string { return fn.Annotations[convert.SecretEnvAnnotation] },
 	}
 }
 

@@ -25,9 +25,9 @@ import (
 // Authorize says, as a problem, that the caller may not do it.
 type Authorize func(context.Context, authz.Action) error
 
-// Register adds the operations of all three kinds to api. later runs what is to be done a while after a request.
-func Register(api huma.API, store *store.Store, authorize Authorize, upload Upload, later func(time.Duration, func(context.Context))) {
-	functions := register(api, store, authorize, functions(&envSecrets{store, later}))
+// Register adds the operations of all three kinds to api.
+func Register(api huma.API, store *store.Store, authorize Authorize, upload Upload, secrets *Secrets) {
+	functions := register(api, store, authorize, functions(secrets))
 	registerCode(api, functions, upload)
 	register(api, store, authorize, triggers())
 	register(api, store, authorize, jobs())

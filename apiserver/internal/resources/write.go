@@ -175,8 +175,11 @@ func (w *writer[W, O]) replace(ctx context.Context, name types.NamespacedName, t
 		}
 		created = false
 		shown := w.wire(now)
+		if w.fill != nil {
+			w.fill(now, &shown)
+		}
 		w.keep(&shown, wire)
-		object, err = w.change(ctx, now, wire, false)
+		object, err = w.change(ctx, now, wire)
 		return err
 	})
 	return object, created, err
@@ -192,24 +195,22 @@ func (w *writer[W, O]) patch(ctx context.Context, name types.NamespacedName, tex
 		if err := conditions.present(w.etag(now)); err != nil {
 			return err
 		}
-		wire, err := w.merged(ctx, now, text)
+		wire, err := w.merged(now, text)
 		if err != nil {
 			return err
 		}
-		object, err = w.change(ctx, now, wire, true)
+		object, err = w.change(ctx, now, wire)
 		return err
 	})
 	return object, err
 }
 
 // merged is what can be written of an object, after a merge patch.
-func (w *writer[W, O]) merged(ctx context.Context, now O, patch []byte) (*W, error) {
+func (w *writer[W, O]) merged(now O, patch []byte) (*W, error) {
 	base := w.wire(now)
 	w.writable(&base)
 	if w.fill != nil {
-		if err := w.fill(ctx, now, &base); err != nil {
-			return nil, w.translate(now, err)
-		}
+		w.fill(now, &base)
 	}
 	document, err := json.Marshal(base)
 	if err != nil {
@@ -221,10 +222,10 @@ func (w *writer[W, O]) merged(ctx context.Context, now O, patch []byte) (*W, err
 	return w.decodeNamed(document, client.ObjectKeyFromObject(now))
 }
 
-func (w *writer[W, O]) change(ctx context.Context, now O, wire *W, patch bool) (O, error) {
+func (w *writer[W, O]) change(ctx context.Context, now O, wire *W) (O, error) {
 	next := now.DeepCopyObject().(O)
 	w.apply(wire, next)
-	err := w.commit(ctx, change[W, O]{wire: wire, now: now, next: next, patch: patch})
+	err := w.commit(ctx, change[W, O]{wire: wire, now: now, next: next})
 	return next, err
 }
 

@@ -2,7 +2,9 @@ package sources
 
 import (
 	"context"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
@@ -115,6 +117,15 @@ func (f *files) RetrieveWithCredContext(*credentials.CredContext) (credentials.V
 
 // IsExpired implements credentials.Provider.
 func (f *files) IsExpired() bool { return time.Since(f.read) > time.Minute }
+
+// DeriveKey makes a key for one purpose from the object store's credentials: a secret that all replicas have and nobody else.
+func DeriveKey(settings config.ObjectStore, purpose string) ([]byte, error) {
+	value, err := (&files{dir: settings.CredentialsDir}).Retrieve()
+	if err != nil {
+		return nil, err
+	}
+	return hkdf.Key(sha256.New, []byte(value.SecretAccessKey), nil, "sless "+purpose, sha256.Size)
+}
 
 // Upload is an archive on its way in.
 type Upload struct {
