@@ -213,6 +213,8 @@ func (r *triggerResource) await(ctx context.Context, written *rest.Trigger, wait
 		switch {
 		case status == nil || status.ObservedGeneration < seen.Generation || status.ObservedGeneration < written.Generation:
 			return near, nil
+		case status.Phase == rest.TriggerReady && status.Reason == serving && seen.Type == rest.TriggerHTTP && status.URL == "":
+			return near, nil // the address comes a moment later
 		case status.Phase == rest.TriggerReady || status.Phase == rest.TriggerDisabled:
 			return done, nil
 		case status.Phase == rest.TriggerFailed && !(othersMend[status.Reason] && time.Since(started) < mendable):
@@ -232,6 +234,9 @@ func (r *triggerResource) await(ctx context.Context, written *rest.Trigger, wait
 	}
 	return seen
 }
+
+// serving is the reason of a trigger whose calls reach pods.
+const serving = "Ready"
 
 // othersMend are the reasons that another part of the same apply may mend.
 var othersMend = map[string]bool{"FunctionNotFound": true, "FunctionFailed": true, "Conflict": true}
