@@ -1,0 +1,84 @@
+package admission
+
+import (
+	"context"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/naeel/sless/api/v1alpha1"
+)
+
+const apiserverAccount = "system:serviceaccount:sless-system:apiserver"
+
+func envSecret(namespace, name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: in(namespace, name), Type: "sless.io/function-env", Data: map[string][]byte{"A": []byte("a")}}
+}
+
+// TestAPIServerDoesItsWork goes through what the apiserver writes, with the rights it has.
+func TestAPIServerDoesItsWork(t *testing.T) {
+	apiserver := as(t, apiserverAccount, "system:serviceaccounts")
+	user := namespace(t, "rest-")
+	function, kept := functionIn(user), envSecret(user, "f-env-12345678")
+	for _, object := range []client.Object{function, kept, triggerIn(user)} {
+		eventually(t, func(ctx context.Context) error { return client.IgnoreAlreadyExists(apiserver.Create(ctx, object)) })
+	}
+	owned := kept.DeepCopy()
+	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "sless.io/v1alpha1", Kind: "Function", Name: "f", UID: function.UID}}
+	if err := apiserver.Patch(t.Context(), owned, client.MergeFrom(kept)); err != nil {
+		t.Errorf("set the owner of a Secret: %v", err)
+	}
+	for _, object := range []client.Object{owned, function} {
+		if err := apiserver.Delete(t.Context(), object); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+	}
+	if err := apiserver.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); !apierrors.IsForbidden(err) {
+		t.Errorf("it may read a Secret: %v", err)
+	}
+}
+
+// TestAPIServerIsConfined tries what the apiserver must not do even if a role let it.
+func TestAPIServerIsConfined(t *testing.T) {
+	apiserver := as(t, apiserverAccount, "system:masters")
+	user := namespace(t, "rest-confined-")
+	theirs := secret(user)
+	function := functionIn(user)
+	for _, object := range []client.Object{theirs, function} {
+		if err := server.client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "x", ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods"},
+	}}
+	eventually(t, func(ctx context.Context) error { return apiserver.Create(ctx, review.DeepCopy()) })
+	patched := theirs.DeepCopy()
+	patched.Labels = map[string]string{"a": "b"}
+	function.Status.Phase = v1alpha1.FunctionReady
+	other := secret(user)
+	other.Name = "other"
+	for name, attempt := range map[string]func(context.Context) error{
+		"make another Secret": func(ctx context.Context) error { return apiserver.Create(ctx, other) },
+		"change a Secret":     func(ctx context.Context) error { return apiserver.Patch(ctx, patched, client.MergeFrom(theirs)) },
+		"patch nothing in one": func(ctx context.Context) error {
+			return apiserver.Patch(ctx, theirs.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte("{}")))
+		},
+		"delete a Secret": func(ctx context.Context) error { return apiserver.Delete(ctx, theirs.DeepCopy()) },
+		"write a status":  func(ctx context.Context) error { return apiserver.Status().Update(ctx, function) },
+		"make a ConfigMap": func(ctx context.Context) error {
+			return apiserver.Create(ctx, &corev1.ConfigMap{ObjectMeta: in(user, "c")})
+		},
+		"make a ServiceAccount": func(ctx context.Context) error {
+			return apiserver.Create(ctx, &corev1.ServiceAccount{ObjectMeta: in(user, "a")})
+		},
+	} {
+		if err := attempt(t.Context()); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
