@@ -39,7 +39,8 @@ func setStatus(s *scope, cfg *config.Config) {
 	}
 }
 
-// readyReplicas counts pods of the version that is wanted; of an older one none counts.
+// readyReplicas counts the pods that answer of the version that is deployed: the one that is wanted, or the one before it as long as that
+// goes on serving.
 func readyReplicas(s *scope) int32 {
 	if s.deployed {
 		return s.rollout.ready
