@@ -41,7 +41,7 @@ func wantCode(t *testing.T, err error, status int, code string) {
 	}
 }
 
-func must[T any](t *testing.T) func(T, error) T {
+func must[T any](t testing.TB) func(T, error) T {
 	t.Helper()
 	return func(value T, err error) T {
 		t.Helper()

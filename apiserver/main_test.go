@@ -47,6 +47,9 @@ var shared *instance
 var around *world
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(storeVariable); dir != "" {
+		log.Fatal(serveStore(dir))
+	}
 	ctrllog.SetLogger(logr.Discard())
 	code, err := runAll(m)
 	if err != nil {
@@ -149,7 +152,7 @@ func eventually(ask func() error) error {
 }
 
 // newNamespace makes a namespace for one test.
-func newNamespace(t *testing.T) string {
+func newNamespace(t testing.TB) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}
 	if err := cluster.client.Create(t.Context(), namespace); err != nil {
@@ -162,7 +165,7 @@ func newNamespace(t *testing.T) string {
 var everything = []rbacv1.PolicyRule{{APIGroups: []string{"sless.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 
 // newToken makes a service account with those rights in the namespace, and returns a token of it.
-func newToken(t *testing.T, namespace string, rules []rbacv1.PolicyRule) string {
+func newToken(t testing.TB, namespace string, rules []rbacv1.PolicyRule) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "user-"}}
 	if err := cluster.client.Create(t.Context(), account); err != nil {
@@ -194,7 +197,7 @@ type tenant struct {
 	*rest.Client
 }
 
-func newTenant(t *testing.T) *tenant {
+func newTenant(t testing.TB) *tenant {
 	t.Helper()
 	namespace := newNamespace(t)
 	tenant := &tenant{namespace: namespace, token: newToken(t, namespace, everything)}
@@ -209,7 +212,7 @@ func newTenant(t *testing.T) *tenant {
 	return tenant
 }
 
-func newClient(t *testing.T, token string) *rest.Client {
+func newClient(t testing.TB, token string) *rest.Client {
 	t.Helper()
 	client, err := rest.NewClient(rest.Config{Endpoint: shared.endpoint, Token: token, RetryFor: -1})
 	if err != nil {

@@ -22,15 +22,21 @@ import (
 	"time"
 
 	"github.com/naeel/sless/api/rest"
+	"github.com/naeel/sless/apiserver/internal/config"
 )
 
 // startOwn starts an apiserver for one test, and returns what ends it.
-func startOwn(t *testing.T, extra string) (*instance, context.CancelFunc) {
+func startOwn(t testing.TB, extra string) (*instance, context.CancelFunc) {
 	t.Helper()
 	settings, err := around.settings(t.TempDir(), extra)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startWith(t, settings)
+}
+
+func startWith(t testing.TB, settings *config.Config) (*instance, context.CancelFunc) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	own, err := start(ctx, settings)
 	if err != nil {
@@ -41,7 +47,7 @@ func startOwn(t *testing.T, extra string) (*instance, context.CancelFunc) {
 	return own, cancel
 }
 
-func clientOf(t *testing.T, own *instance, config rest.Config) *rest.Client {
+func clientOf(t testing.TB, own *instance, config rest.Config) *rest.Client {
 	t.Helper()
 	config.Endpoint, config.RetryFor = own.endpoint, -1
 	client, err := rest.NewClient(config)
