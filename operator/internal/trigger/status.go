@@ -55,7 +55,14 @@ func (s *scope) verdict() verdict {
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNoAddress,
 			"the platform has neither an external URL nor a domain; whoever runs it sets one in its configuration"}
 	}
-	return functionVerdict(s.function)
+	v := functionVerdict(s.function)
+	if v.reason == v1alpha1.ReasonReady {
+		v.message = "calls reach the Function"
+		if s.schedule != nil {
+			v.message = "the schedule is in force"
+		}
+	}
+	return v
 }
 
 // functionVerdict says what a Function's own condition means for its Triggers.

@@ -54,7 +54,7 @@ func TestVerdict(t *testing.T) {
 		phase   v1alpha1.TriggerPhase
 		url     bool
 	}{
-		{"serves", func(*scope) {}, "True", "Ready", "", "Ready", true},
+		{"serves", func(*scope) {}, "True", "Ready", "calls reach", "Ready", true},
 		{"disabled", func(s *scope) { s.trigger.Spec.Enabled = new(false) }, "True", "Disabled", "spec.enabled", "Disabled", false},
 		{"disabled before everything else", func(s *scope) { s.trigger.Spec.Enabled, s.function = new(false), nil }, "True", "Disabled", "spec.enabled", "Disabled", false},
 		{"no function", func(s *scope) { s.function = nil }, "False", "FunctionNotFound", "Function f does not exist in namespace ns", "Failed", false},
