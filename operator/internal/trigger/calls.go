@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/naeel/sless/api/v1alpha1"
 )
@@ -33,6 +34,7 @@ type calls struct {
 type call struct {
 	// owner is the UID of the Trigger, which tells it from an earlier one of the same name.
 	owner   types.UID
+	tick    time.Time
 	cancel  context.CancelFunc
 	outcome *Outcome // nil while it goes on
 }
@@ -54,15 +56,28 @@ func (c *calls) of(key types.NamespacedName, owner types.UID) map[string]*Outcom
 	return outcomes
 }
 
-// start makes a call and wakes the Trigger's next pass when it has ended. A call waits for a free slot as long as startWithin.
-func (c *calls) start(ctx context.Context, key types.NamespacedName, owner types.UID, id string, startWithin time.Duration, do func(context.Context) Outcome, ended func()) {
+// newest returns the latest tick of a Trigger's calls. A Trigger whose status does not have it is older than this process's own write.
+func (c *calls) newest(key types.NamespacedName, owner types.UID) (tick time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, call := range c.byTrigger[key] {
+		if call.owner == owner && call.tick.After(tick) {
+			tick = call.tick
+		}
+	}
+	return tick
+}
+
+// start makes the call of a run and wakes the Trigger's next pass when it has ended. A call waits for a free slot as long as startWithin.
+func (c *calls) start(ctx context.Context, trigger *v1alpha1.Trigger, run *v1alpha1.TriggerRun, startWithin time.Duration, do func(context.Context) Outcome, ended func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	started := &call{owner: owner, cancel: cancel}
+	key := client.ObjectKeyFromObject(trigger)
+	started := &call{owner: trigger.UID, tick: run.ScheduledAt.Time, cancel: cancel}
 	c.mu.Lock()
 	if c.byTrigger[key] == nil {
 		c.byTrigger[key] = map[string]*call{}
 	}
-	c.byTrigger[key][id] = started
+	c.byTrigger[key][run.ID] = started
 	c.mu.Unlock()
 	go func() {
 		defer cancel()

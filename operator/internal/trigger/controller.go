@@ -54,6 +54,8 @@ type Reconciler struct {
 	// Drain is how long calls may go on when the manager ends. Default 5 s.
 	Drain time.Duration
 
+	// reader reads past the cache.
+	reader   client.Reader
 	calls    *calls
 	stopping atomic.Bool
 	// queue is set when the controller starts, which is before its first pass.
@@ -91,8 +93,8 @@ func (r *Reconciler) setDefaults() {
 
 // Reconcile brings one Trigger up to date and deals with its ticks that are due.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	trigger := &v1alpha1.Trigger{}
-	if err := r.Client.Get(ctx, request.NamespacedName, trigger); err != nil {
+	trigger, err := r.get(ctx, request.NamespacedName)
+	if err != nil {
 		if apierrors.IsNotFound(err) {
 			r.calls.forgetEnded(request.NamespacedName)
 			return ctrl.Result{}, nil
@@ -105,6 +107,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return r.result(s, r.removeIngress(ctx, s))
 	}
 	return r.result(s, r.pass(ctx, s))
+}
+
+// get reads a Trigger: from the cache, unless that has not seen yet what this process has written last.
+func (r *Reconciler) get(ctx context.Context, key types.NamespacedName) (*v1alpha1.Trigger, error) {
+	trigger := &v1alpha1.Trigger{}
+	if err := r.Client.Get(ctx, key, trigger); err != nil {
+		return nil, err
+	}
+	last := trigger.Status.LastScheduleTime
+	if written := r.calls.newest(key, trigger.UID); written.IsZero() || last != nil && !last.Time.Before(written) {
+		return trigger, nil
+	}
+	trigger = &v1alpha1.Trigger{}
+	return trigger, r.reader.Get(ctx, key, trigger)
 }
 
 // pass runs the phases, writes the status once, and then does what was decided. When the status could not be written nothing is done,

@@ -44,7 +44,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scope) {
 	if call.Event == "" {
 		call.Event = "{}"
 	}
-	r.calls.start(ctx, key, s.trigger.UID, run.ID, call.StartWithin,
+	r.calls.start(ctx, s.trigger, run, call.StartWithin,
 		func(ctx context.Context) Outcome { return r.Gateway.Call(ctx, call) },
 		func() { r.wake(key) })
 }

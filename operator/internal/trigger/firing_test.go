@@ -49,6 +49,7 @@ func newFiring(t *testing.T, cron v1alpha1.CronTrigger) *firing {
 func (f *firing) newProcess() *Reconciler {
 	process := &Reconciler{Client: kube, Config: &config.Config{}, Gateway: f.gateway, Now: f.clock.Now}
 	process.setDefaults()
+	process.reader = kube
 	f.t.Cleanup(process.calls.stopAll)
 	return process
 }
@@ -229,6 +230,32 @@ func TestReplaceEndsTheRunBefore(t *testing.T) {
 	f.want("1 Succeeded", "0 Replaced")
 	if replaced := f.status().History[1]; replaced.DurationMilliseconds == nil || *replaced.DurationMilliseconds != 60000 {
 		t.Errorf("the replaced run is %+v", replaced)
+	}
+}
+
+// A cache that is behind this process's own write loses no outcome, whatever the Trigger has become since.
+func TestAnOutcomeIsKeptUntilItIsRecorded(t *testing.T) {
+	f := newFiring(t, v1alpha1.CronTrigger{})
+	old := get(t, f.key.Namespace, f.key.Name, &v1alpha1.Trigger{})
+	f.at(0, 0)
+	eventually(t, "the call has ended", func() error {
+		if _, going := f.process.calls.open(); going > 0 {
+			return errors.New("it goes on")
+		}
+		return nil
+	})
+	f.process.Client = interceptor.NewClient(kube, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+		if trigger, ok := into.(*v1alpha1.Trigger); ok {
+			old.DeepCopyInto(trigger)
+			return nil
+		}
+		return c.Get(ctx, key, into, options...)
+	}})
+	f.process.stopping.Store(true) // so that the tick is not due once more, which would fail
+	f.pass()
+	f.want("0 Succeeded")
+	if keys, _ := f.process.calls.open(); len(keys) > 0 {
+		t.Errorf("the outcome of %v stays in memory", keys)
 	}
 }
 

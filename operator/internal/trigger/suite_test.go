@@ -3,12 +3,12 @@ package trigger
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,8 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	klog.LogToStderr(false) // it tells of every process that leader_test.go kills
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard()) // it tells of every process that leader_test.go kills
 	log.SetLogger(zap.New(zap.Level(zapcore.ErrorLevel), zap.WriteTo(os.Stderr)))
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		if err := os.Setenv("KUBEBUILDER_ASSETS", "../../../.dev/bin"); err != nil {

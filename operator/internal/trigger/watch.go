@@ -26,6 +26,7 @@ const functionIndex = "trigger.functionRef"
 // SetupWithManager registers the controller, its index and its runnable.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.setDefaults()
+	r.reader = mgr.GetAPIReader()
 	index := func(object client.Object) []string {
 		return []string{object.(*v1alpha1.Trigger).Spec.FunctionRef.Name}
 	}
