@@ -13,7 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,6 +75,9 @@ func TestMain(m *testing.M) {
 		if api, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 			panic(err)
 		}
+		if err := api.Create(context.Background(), namespace(names.SystemNamespace, nil)); err != nil {
+			panic(err)
+		}
 		return m.Run()
 	}())
 }
@@ -91,6 +94,12 @@ type program struct {
 // start runs a gateway whose pods are servers on the loopback: the API server lets no loopback address into an EndpointSlice, so the
 // Transport takes every pod's address for the loopback's.
 func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	return startWith(t, func(*gateway) {}, args...)
+}
+
+// startWith is start with a change to the gateway before it serves.
+func startWith(t *testing.T, change func(*gateway), args ...string) *program {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	o, err := parse(append([]string{"-kubeconfig", kubeconfig, "-public-address", "127.0.0.1:0", "-internal-address", "127.0.0.1:0", "-admin-address", "127.0.0.1:0",
@@ -109,22 +118,20 @@ func start(t *testing.T, args ...string) *program {
 		}
 		return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
 	}
+	change(g)
 	ctx, stop := context.WithCancel(context.Background())
 	p := &program{T: t, gateway: g, stop: stop, ended: make(chan error, 1)}
-	var once sync.Once
 	go func() { p.ended <- g.serve(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		once.Do(func() {
-			select {
-			case err := <-p.ended:
-				if err != nil {
-					t.Errorf("serve: %v", err)
-				}
-			case <-time.After(soon):
-				t.Error("serve does not end")
+		select {
+		case err := <-p.ended:
+			if err != nil {
+				t.Errorf("serve: %v", err)
 			}
-		})
+		case <-time.After(soon):
+			t.Error("serve does not end")
+		}
 		http.DefaultClient.CloseIdleConnections()
 		goleak.VerifyNone(t, before)
 	})
@@ -184,6 +191,16 @@ func (p *program) becomes(listener, path string, status int, text string) {
 	p.Fatalf("%s stays %d %.500q, want %d %q", path, gotStatus, got, status, text)
 }
 
+func receive[T any](t *testing.T, what string, from <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(soon):
+		t.Fatalf("never: %s", what)
+	}
+	return got
+}
+
 func create(t *testing.T, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
@@ -208,6 +225,11 @@ func remove(t *testing.T, object client.Object) {
 		t.Fatalf("delete %T %s: %v", object, object.GetName(), err)
 	}
 }
+
+var made atomic.Int32
+
+// unique returns a name that no other test has used, nor the same test when it runs again.
+func unique(name string) string { return fmt.Sprintf("%s-%d", name, made.Add(1)) }
 
 func namespace(name string, labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
@@ -272,7 +294,7 @@ func token(t *testing.T, account, audience string) string {
 var managed = map[string]string{names.ManagedByLabel: names.ManagedBy}
 
 func TestLifeOfARoute(t *testing.T) {
-	const ns = "life"
+	ns := unique("life")
 	create(t, namespace(ns, nil), namespace("sless-fn-"+ns, managed))
 	early := function(ns, "early") // there before the gateway
 	create(t, early, trigger(ns, "early", "early"))
@@ -281,73 +303,72 @@ func TestLifeOfARoute(t *testing.T) {
 
 	p := start(t)
 	p.becomes("admin", "/readyz", 200, "")
-	if status, text := p.get("public", "/fn/life/early/a%2Fb/..?x=%2F"); status != 200 || text != "r1 /a%2Fb/..?x=%2F" {
+	if status, text := p.get("public", "/fn/"+ns+"/early/a%2Fb/..?x=%2F"); status != 200 || text != "r1 /a%2Fb/..?x=%2F" {
 		t.Errorf("as soon as it is ready: %d %q", status, text)
 	}
 
 	f, route := function(ns, "f"), trigger(ns, "t", "f")
-	p.becomes("public", "/fn/life/f", 404, "no_route")
+	p.becomes("public", "/fn/"+ns+"/f", 404, "no_route")
 	create(t, route) // a Trigger may be there before its Function
 	create(t, f)
 	endpoint, server = pod(t, "1", "r1")
 	endpoint.Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(false)} // the kubelet has not looked yet
 	first := slice("sless-fn-"+ns, ns, "f", endpoint, server)
 	create(t, first)
-	p.becomes("public", "/fn/life/f/x", 200, "r1 /x")
-	p.becomes("admin", "/routes/life/f", 200, `{"enabled":true,"revisions":{"r1":1}}`)
+	p.becomes("public", "/fn/"+ns+"/f/x", 200, "r1 /x")
+	p.becomes("admin", "/routes/"+ns+"/f", 200, `{"enabled":true,"revisions":{"r1":1}}`)
 
 	// A new version is preferred as soon as it answers.
 	endpoint, server = pod(t, "2", "r2")
 	endpoint.Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(false)}
 	create(t, slice("sless-fn-"+ns, ns, "f", endpoint, server))
-	p.becomes("public", "/fn/life/f", 200, "r2 /")
+	p.becomes("public", "/fn/"+ns+"/f", 200, "r2 /")
 	remove(t, first)
-	p.becomes("admin", "/routes/life/f", 200, `{"enabled":true,"revisions":{"r2":1}}`)
+	p.becomes("admin", "/routes/"+ns+"/f", 200, `{"enabled":true,"revisions":{"r2":1}}`)
 
 	update(t, route, func() { route.Spec.HTTP = &v1alpha1.HTTPTrigger{Methods: []string{"POST"}} })
-	p.becomes("public", "/fn/life/f", 405, "method_not_allowed")
+	p.becomes("public", "/fn/"+ns+"/f", 405, "method_not_allowed")
 	update(t, route, func() { route.Spec.Enabled = new(false) })
-	p.becomes("public", "/fn/life/f", 404, "disabled")
-	p.becomes("admin", "/routes/life/f", 404, `"enabled":false`)
+	p.becomes("public", "/fn/"+ns+"/f", 404, "disabled")
+	p.becomes("admin", "/routes/"+ns+"/f", 404, `"enabled":false`)
 	update(t, route, func() { route.Spec.Enabled, route.Spec.HTTP = new(true), nil })
-	p.becomes("public", "/fn/life/f", 200, "r2 /")
+	p.becomes("public", "/fn/"+ns+"/f", 200, "r2 /")
 	update(t, f, func() { f.Spec.Replicas = new(int32(0)) })
-	p.becomes("public", "/fn/life/f", 503, "scaled_to_zero")
+	p.becomes("public", "/fn/"+ns+"/f", 503, "scaled_to_zero")
 	update(t, f, func() { f.Spec.Replicas = nil })
-	p.becomes("public", "/fn/life/f", 200, "r2 /")
+	p.becomes("public", "/fn/"+ns+"/f", 200, "r2 /")
 
 	// A Trigger that turns to another function takes the route along.
 	update(t, route, func() { route.Spec.FunctionRef.Name = "early" })
-	p.becomes("public", "/fn/life/f", 404, "no_route")
+	p.becomes("public", "/fn/"+ns+"/f", 404, "no_route")
 	update(t, route, func() { route.Spec.FunctionRef.Name = "f" })
-	p.becomes("public", "/fn/life/f", 200, "r2 /")
+	p.becomes("public", "/fn/"+ns+"/f", 200, "r2 /")
 	remove(t, f)
-	p.becomes("public", "/fn/life/f", 404, "no_route")
-	p.becomes("admin", "/metrics", 200, "sless_gateway_routes 1\n")
+	p.becomes("public", "/fn/"+ns+"/f", 404, "no_route")
 	p.becomes("admin", "/metrics", 200, "sless_gateway_synced 1")
 }
 
 // TestOnlyTheOperatorsNamespaces: nobody else's EndpointSlices lead anywhere, whatever their labels say.
 func TestOnlyTheOperatorsNamespaces(t *testing.T) {
-	const ns = "own"
-	made := namespace("sless-fn-"+ns, nil) // not marked by the operator yet
-	create(t, namespace(ns, nil), made, namespace("sless-fn-thief", managed))
+	ns := unique("own")
+	own := namespace("sless-fn-"+ns, nil) // not marked by the operator yet
+	create(t, namespace(ns, nil), own, namespace("sless-fn-thief-of-"+ns, managed))
 	create(t, function(ns, "f"), trigger(ns, "f", "f"))
 	p := start(t)
 	p.becomes("admin", "/readyz", 200, "")
-	for i, in := range []string{ns, "sless-fn-thief", "sless-fn-" + ns} {
+	for i, in := range []string{ns, "sless-fn-thief-of-" + ns, "sless-fn-" + ns} {
 		endpoint, server := pod(t, fmt.Sprint("own-", i), fmt.Sprint("r", i))
 		create(t, slice(in, ns, "f", endpoint, server))
 	}
-	update(t, made, func() { made.Labels = managed })
-	p.becomes("admin", "/routes/own/f", 200, `{"enabled":true,"revisions":{"r2":1}}`)
-	update(t, made, func() { made.Labels = nil })
-	p.becomes("admin", "/routes/own/f", 200, `{"enabled":true,"revisions":{}}`)
+	update(t, own, func() { own.Labels = managed })
+	p.becomes("admin", "/routes/"+ns+"/f", 200, `{"enabled":true,"revisions":{"r2":1}}`)
+	update(t, own, func() { own.Labels = nil })
+	p.becomes("admin", "/routes/"+ns+"/f", 200, `{"enabled":true,"revisions":{}}`)
 }
 
 func TestInternalListener(t *testing.T) {
-	const ns = "internal"
-	create(t, namespace(ns, nil), namespace("sless-fn-"+ns, managed), namespace(names.SystemNamespace, nil), function(ns, "f"))
+	ns := unique("internal")
+	create(t, namespace(ns, nil), namespace("sless-fn-"+ns, managed), function(ns, "f"))
 	endpoint, server := pod(t, "internal", "r1")
 	create(t, slice("sless-fn-"+ns, ns, "f", endpoint, server))
 	p := start(t)
@@ -363,19 +384,19 @@ func TestInternalListener(t *testing.T) {
 		"none":      {"", 401},
 		"forged":    {"x.y.z", 401},
 	} {
-		status, text := p.do(http.MethodPost, "internal", "/invoke/internal/f", test.token, "{}")
+		status, text := p.do(http.MethodPost, "internal", "/invoke/"+ns+"/f", test.token, "{}")
 		if status != test.status || status == 200 && text != "r1 /_sless/invoke" {
 			t.Errorf("%s: %d %q", name, status, text)
 		}
 	}
-	if status, _ := p.do(http.MethodPost, "public", "/invoke/internal/f", token(t, "operator", names.GatewayAudience), "{}"); status != 404 {
+	if status, _ := p.do(http.MethodPost, "public", "/invoke/"+ns+"/f", token(t, "operator", names.GatewayAudience), "{}"); status != 404 {
 		t.Errorf("on the public listener: %d", status)
 	}
 }
 
 // TestDrain: from the signal on the gateway is not ready, takes what still comes, and lets all of it end.
 func TestDrain(t *testing.T) {
-	const ns = "drain"
+	ns := unique("drain")
 	create(t, namespace(ns, nil), namespace("sless-fn-"+ns, managed), function(ns, "f"), trigger(ns, "f", "f"))
 	began, release := make(chan struct{}, 3), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -401,12 +422,13 @@ func TestDrain(t *testing.T) {
 	defer server.Close()
 	endpoint := discoveryv1.Endpoint{Addresses: []string{"10.77.0.1"}, TargetRef: &corev1.ObjectReference{UID: "drain"}}
 	create(t, slice("sless-fn-"+ns, ns, "f", endpoint, server))
-	p := start(t, "-drain-delay", "2s")
+	heard := make(chan struct{}) // everybody has heard that it goes
+	p := startWith(t, func(g *gateway) { g.sleep = func(time.Duration) { <-heard } })
 	p.becomes("admin", "/readyz", 200, "")
 
 	answers := make(chan string, 2)
 	call := func() {
-		response, err := http.Get(p.url("public", "/fn/drain/f"))
+		response, err := http.Get(p.url("public", "/fn/"+ns+"/f"))
 		if err != nil {
 			answers <- err.Error()
 			return
@@ -416,22 +438,23 @@ func TestDrain(t *testing.T) {
 		answers <- fmt.Sprintf("%d %s %v %v", response.StatusCode, text, err, response.Close)
 	}
 	go call()
-	<-began
+	receive(t, "a request at the pod", began)
 	tunnel, err := net.Dial("tcp", strings.TrimPrefix(p.url("public", ""), "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tunnel.Close()
-	fmt.Fprint(tunnel, "GET /fn/drain/f HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-	<-began
+	fmt.Fprint(tunnel, "GET /fn/"+ns+"/f HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+	receive(t, "a request at the pod", began)
 
 	p.stop()
 	p.becomes("admin", "/readyz", 503, "not ready")
 	go call() // from somebody who has not heard of it
-	<-began
+	receive(t, "a request at the pod", began)
+	close(heard)
 	close(release)
 	for range 2 {
-		if got := <-answers; got != "200 done <nil> true" {
+		if got := receive(t, "an answer", answers); got != "200 done <nil> true" {
 			t.Errorf("answer %q", got)
 		}
 	}

@@ -37,6 +37,8 @@ type gateway struct {
 	watcher   *watch.Watcher
 	ready     admin.Readiness
 	listeners []listener
+	// sleep is time.Sleep, which tests take into their own hands.
+	sleep func(time.Duration)
 }
 
 // listener is one address and what answers there.
@@ -56,7 +58,7 @@ func build(o *options, logger *slog.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{options: o, logger: logger, table: route.NewTable(o.domain), transport: proxy.NewTransport()}
+	g := &gateway{options: o, logger: logger, table: route.NewTable(o.domain), transport: proxy.NewTransport(), sleep: time.Sleep}
 	g.metrics = metrics.New(g.table.Len)
 	g.proxy = proxy.New(proxy.Options{
 		Table: g.table, Metrics: g.metrics, Transport: g.transport,
@@ -190,7 +192,7 @@ func (g *gateway) drain() {
 	g.ready.Drain()
 	g.proxy.Drain()
 	g.logger.Info("draining", "delay", g.options.drainDelay.String())
-	time.Sleep(g.options.drainDelay)
+	g.sleep(g.options.drainDelay)
 	ctx, cancel := context.WithTimeout(context.Background(), g.options.drainTimeout)
 	defer cancel()
 	var closing sync.WaitGroup
