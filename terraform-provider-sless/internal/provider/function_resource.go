@@ -145,6 +145,7 @@ func (r *functionResource) Read(ctx context.Context, req resource.ReadRequest, r
 	stored, err := r.platform.client.Functions(state.Namespace.ValueString()).Get(ctx, state.Name.ValueString())
 	if rest.IsNotFound(err) {
 		resp.State.RemoveResource(ctx)
+		resp.Diagnostics.Append(setIdentity(ctx, resp.Identity, state.Namespace, state.Name)...)
 		return
 	}
 	if err != nil {

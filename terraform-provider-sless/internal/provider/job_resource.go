@@ -114,6 +114,7 @@ func (r *jobResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	stored, err := r.platform.client.Jobs(state.Namespace.ValueString()).Get(ctx, state.Name.ValueString())
 	if rest.IsNotFound(err) {
 		resp.State.RemoveResource(ctx)
+		resp.Diagnostics.Append(setIdentity(ctx, resp.Identity, state.Namespace, state.Name)...)
 		return
 	}
 	if err != nil {

@@ -134,6 +134,7 @@ func (r *triggerResource) Read(ctx context.Context, req resource.ReadRequest, re
 	stored, err := r.platform.client.Triggers(state.Namespace.ValueString()).Get(ctx, state.Name.ValueString())
 	if rest.IsNotFound(err) {
 		resp.State.RemoveResource(ctx)
+		resp.Diagnostics.Append(setIdentity(ctx, resp.Identity, state.Namespace, state.Name)...)
 		return
 	}
 	if err != nil {
