@@ -103,9 +103,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return unlessConflict(r.pass(ctx, newScope(function, namespace, time.Now())))
 }
 
-// unlessConflict comes again for an object that was older than the API server's. That is no error: the cache catches up.
+// unlessConflict comes again for an object that was older than the API server's, or that another worker has just made. That is no error:
+// the cache catches up.
 func unlessConflict(result ctrl.Result, err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil
 	}
 	return result, err
@@ -133,6 +134,9 @@ func (r *Reconciler) pass(ctx context.Context, s *scope) (ctrl.Result, error) {
 	)
 	setStatus(s, r.Config)
 	if patchErr := reconcile.PatchStatus(ctx, r.Client, s.function, before); patchErr != nil {
+		if apierrors.IsNotFound(patchErr) {
+			return ctrl.Result{}, nil // deleted under the pass
+		}
 		return ctrl.Result{}, fmt.Errorf("patch status of Function %s: %w", s.key(), patchErr)
 	}
 	r.record(s.function, before)

@@ -51,7 +51,7 @@ func (r *Reconciler) reconcileTenant(ctx context.Context, s *scope) error {
 	case errors.Is(err, tenant.ErrTerminating):
 		s.stop(fault.Transient(v1alpha1.ReasonPending, "%v; the function starts when it is gone", err), tenantEvery)
 	case err != nil:
-		return err
+		return s.retry("prepare the namespace for its pods", err)
 	}
 	s.tenant = name
 	return nil

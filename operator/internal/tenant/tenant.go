@@ -75,7 +75,7 @@ func (t *Tenants) Ensure(ctx context.Context, namespace string) (string, error) 
 	if !user.DeletionTimestamp.IsZero() {
 		return "", fmt.Errorf("%w: %s", ErrTerminating, namespace)
 	}
-	made, created, err := t.ensureNamespace(ctx, &user)
+	made, err := t.ensureNamespace(ctx, &user)
 	if err != nil {
 		return "", err
 	}
@@ -83,40 +83,40 @@ func (t *Tenants) Ensure(ctx context.Context, namespace string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	return made.Name, t.ensureBoundaries(ctx, made, buildBoundaries(namespace, made.Name, string(user.UID), pullConfig, t.AllowedCIDRs), created)
+	return made.Name, t.ensureBoundaries(ctx, made, buildBoundaries(namespace, made.Name, string(user.UID), pullConfig, t.AllowedCIDRs))
 }
 
-// ensureNamespace returns the tenant's namespace, and whether it was made just now. One that is left from an earlier namespace of
-// the user's name is removed first, so that nothing is inherited.
-func (t *Tenants) ensureNamespace(ctx context.Context, user *corev1.Namespace) (*corev1.Namespace, bool, error) {
+// ensureNamespace returns the tenant's namespace. One that is left from an earlier namespace of the user's name is removed first, so that
+// nothing is inherited.
+func (t *Tenants) ensureNamespace(ctx context.Context, user *corev1.Namespace) (*corev1.Namespace, error) {
 	name := names.FunctionNamespace(user.Name)
 	var made corev1.Namespace
 	err := t.Client.Get(ctx, client.ObjectKey{Name: name}, &made)
 	if apierrors.IsNotFound(err) {
 		made = *newNamespace(user)
 		if err := t.Client.Create(ctx, &made, client.FieldOwner(names.ManagedBy)); err != nil {
-			return nil, false, fmt.Errorf("create Namespace %s: %w", name, err)
+			return nil, fmt.Errorf("create Namespace %s: %w", name, err)
 		}
-		return &made, true, nil
+		return &made, nil
 	}
 	switch {
 	case err != nil:
-		return nil, false, fmt.Errorf("get Namespace %s: %w", name, err)
+		return nil, fmt.Errorf("get Namespace %s: %w", name, err)
 	case made.Labels[names.ManagedByLabel] != names.ManagedBy || made.Labels[names.NamespaceLabel] != user.Name:
-		return nil, false, fmt.Errorf("%w: namespace %s, in which the functions of %s would run, belongs to something else; rename one of the two", ErrNotAllowed, name, user.Name)
+		return nil, fmt.Errorf("%w: namespace %s, in which the functions of %s would run, belongs to something else; rename one of the two", ErrNotAllowed, name, user.Name)
 	case !made.DeletionTimestamp.IsZero():
-		return nil, false, fmt.Errorf("%w: %s", ErrTerminating, name)
+		return nil, fmt.Errorf("%w: %s", ErrTerminating, name)
 	case made.Labels[names.UIDLabel] != string(user.UID):
 		if err := t.remove(ctx, &made); err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		return nil, false, fmt.Errorf("%w: %s, left from an earlier namespace %s", ErrTerminating, name, user.Name)
+		return nil, fmt.Errorf("%w: %s, left from an earlier namespace %s", ErrTerminating, name, user.Name)
 	}
-	return &made, false, nil
+	return &made, nil
 }
 
 // ensureBoundaries writes the objects that bound a tenant unless they were written lately.
-func (t *Tenants) ensureBoundaries(ctx context.Context, made *corev1.Namespace, objects []runtime.ApplyConfiguration, created bool) error {
+func (t *Tenants) ensureBoundaries(ctx context.Context, made *corev1.Namespace, objects []runtime.ApplyConfiguration) error {
 	key := made.Labels[names.NamespaceLabel]
 	digest, err := digestOf(objects)
 	if err != nil {
@@ -129,7 +129,11 @@ func (t *Tenants) ensureBoundaries(ctx context.Context, made *corev1.Namespace, 
 		return nil
 	}
 	for _, object := range objects {
-		if err := t.apply(ctx, object, created); err != nil {
+		err := t.apply(ctx, object)
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return fmt.Errorf("%w: %s", ErrTerminating, made.Name)
+		}
+		if err != nil {
 			return fmt.Errorf("apply boundaries of Namespace %s: %w", made.Name, err)
 		}
 	}
@@ -142,24 +146,18 @@ func (t *Tenants) ensureBoundaries(ctx context.Context, made *corev1.Namespace, 
 	return nil
 }
 
-// apply writes one object. The operator's own rights in a new namespace come from a RoleBinding that it has just made there, and
-// which the API server knows a moment later: until then it refuses.
-func (t *Tenants) apply(ctx context.Context, object runtime.ApplyConfiguration, created bool) error {
-	write := func(ctx context.Context) error {
-		return t.Client.Apply(ctx, object, client.FieldOwner(names.ManagedBy), client.ForceOwnership)
-	}
-	err := write(ctx)
-	if !created || !apierrors.IsForbidden(err) {
+// apply writes one object. The operator's own rights in a new namespace come from a RoleBinding that it, or another worker, has just made
+// there, and which the API server knows a moment later: until then it refuses.
+func (t *Tenants) apply(ctx context.Context, object runtime.ApplyConfiguration) error {
+	var err error
+	waitErr := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 3*time.Second, true, func(ctx context.Context) (bool, error) {
+		err = t.Client.Apply(ctx, object, client.FieldOwner(names.ManagedBy), client.ForceOwnership)
+		return !apierrors.IsForbidden(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), nil
+	})
+	if err != nil {
 		return err
 	}
-	waitErr := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 3*time.Second, false, func(ctx context.Context) (bool, error) {
-		err = write(ctx)
-		return !apierrors.IsForbidden(err), nil
-	})
-	if err == nil {
-		return waitErr
-	}
-	return err
+	return waitErr
 }
 
 // Release removes the namespace in which the functions of a user's namespace run when that has no Function and no FunctionJob any
