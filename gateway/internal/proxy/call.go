@@ -163,7 +163,7 @@ const (
 	// serverReads is how much of an unread body net/http reads by itself to keep the connection.
 	serverReads = 256 << 10
 	lingerBytes = 64 << 20
-	lingerFor   = 5 * time.Second
+	lingerFor   = 30 * time.Second
 )
 
 // owesMuch says whether the caller may still be sending more of a body than the server would read.

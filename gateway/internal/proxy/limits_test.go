@@ -71,6 +71,7 @@ func hang(_ http.ResponseWriter, r *http.Request) {
 }
 
 func TestFunctionTimeout(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "", nil)
 	s.function("f", shortly(), s.pod(hang))
 	for _, body := range []string{"", "body"} {
@@ -79,12 +80,20 @@ func TestFunctionTimeout(t *testing.T) {
 	}
 }
 
+// Something that takes longer than its clock in all, in parts that are much shorter than it.
+const (
+	clock = 2*time.Second + grace
+	parts = 6
+	pause = clock / (parts - 1)
+)
+
+func clocked() *route.Spec { return &route.Spec{Access: route.Open, Timeout: clock - grace} }
+
 // TestSignsOfLife: neither an answer nor a body that keeps coming is cut, however long it takes in all.
 func TestSignsOfLife(t *testing.T) {
-	s := newStack(t, "", nil)
-	const parts = 4
-	pause := (50*time.Millisecond + grace) / 2
-	s.function("f", shortly(), s.pod(func(w http.ResponseWriter, r *http.Request) {
+	t.Parallel()
+	s := newStack(t, "", func(o *Options) { o.BodyTimeout = clock })
+	s.function("f", clocked(), s.pod(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		for range parts {
 			fmt.Fprint(w, "part ")
@@ -95,7 +104,7 @@ func TestSignsOfLife(t *testing.T) {
 	reader, writer := io.Pipe()
 	go func() {
 		for range parts {
-			fmt.Fprint(writer, "part")
+			fmt.Fprint(writer, strings.Repeat("part", slowestBytes)) // more than the slowest that is let pass
 			time.Sleep(pause)
 		}
 		writer.Close()
@@ -105,6 +114,7 @@ func TestSignsOfLife(t *testing.T) {
 }
 
 func TestIdleStreamIsCut(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "", nil)
 	s.function("f", shortly(), s.pod(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "part")
@@ -121,6 +131,7 @@ func TestIdleStreamIsCut(t *testing.T) {
 
 // TestCallerThatDoesNotRead: a caller that takes nothing of its answer does not hold the pod for ever.
 func TestCallerThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "", nil)
 	gone := make(chan struct{})
 	s.function("f", shortly(), s.pod(func(w http.ResponseWriter, r *http.Request) {

@@ -76,7 +76,6 @@ func TestSeriesAreBounded(t *testing.T) {
 	})
 	after := s.series()
 	check(t, "series", len(before), len(after))
-	check(t, "no function", 300.0, after["sless_gateway_refusals_total{code=no_route,function=,namespace=}"])
 	check(t, "in flight", 0.0, after["sless_gateway_requests_in_flight{function=f,namespace=ns}"])
 	for name := range after {
 		if strings.Contains(name, "never-called") {
@@ -93,6 +92,9 @@ func TestMetersOfAFunctionThatGoes(t *testing.T) {
 		<-release
 	}))
 	s.call(s.request(http.MethodPost, "/fn/ns/f", nil))
+	eventually(t, "it is counted", func() bool {
+		return s.series()["sless_gateway_refusals_total{code=method_not_allowed,function=f,namespace=ns}"] == 1
+	})
 	request := s.request(http.MethodGet, "/fn/ns/f", nil)
 	answered := make(chan answer, 1)
 	go func() { answered <- s.call(request) }()
@@ -115,8 +117,9 @@ func TestAccessLog(t *testing.T) {
 	request := s.request(http.MethodPost, "/fn/ns/f/p%2Fq?query=secret", strings.NewReader("secret body"))
 	request.Header.Set("Authorization", "secret header")
 	got := s.call(request)
+	eventually(t, "a line", func() bool { return strings.Count(s.log.String(), "\n") == 1 })
 	s.get("/none?secret")
-	eventually(t, "both lines", func() bool { return strings.Count(s.log.String(), "\n") == 2 })
+	eventually(t, "another line", func() bool { return strings.Count(s.log.String(), "\n") == 2 })
 	if strings.Contains(s.log.String(), "secret") {
 		t.Errorf("a secret in %s", s.log)
 	}

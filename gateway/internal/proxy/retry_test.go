@@ -184,6 +184,6 @@ func TestConcurrencyAndQueue(t *testing.T) {
 		check(t, "those that run", 200, receive(t, "an answer", answers).status)
 	}
 	check(t, "at once", int32(2), most.Load())
-	check(t, "afterwards", 200, s.get("/fn/ns/f").status)
 	eventually(t, "nothing in flight", func() bool { n, waiting := r.Pool.Load(); return n == 0 && waiting == 0 })
+	check(t, "afterwards", 200, s.get("/fn/ns/f").status)
 }

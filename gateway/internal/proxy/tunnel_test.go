@@ -82,11 +82,12 @@ func TestTunnel(t *testing.T) {
 
 // TestTunnelOutlivesTheTimeout as long as something passes, in either direction, and is cut when nothing does.
 func TestTunnelOutlivesTheTimeout(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "", nil)
-	s.function("f", shortly(), s.pod(echoTunnel))
+	s.function("f", clocked(), s.pod(echoTunnel))
 	conn, reader, _ := s.tunnel()
-	for range 4 {
-		time.Sleep(grace / 2)
+	for range parts {
+		time.Sleep(pause)
 		s.exchange(conn, reader)
 	}
 	if _, err := reader.ReadByte(); err == nil {
