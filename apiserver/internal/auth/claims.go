@@ -20,7 +20,7 @@ func (c claims) identity(names config.Claims) (Identity, error) {
 		return Identity{}, fmt.Errorf("%w: it has no claim %s", ErrRefused, names.UsernameClaim)
 	}
 	if strings.HasPrefix(user, "system:") {
-		return Identity{}, fmt.Errorf("%w: its user begins with system:", ErrRefused)
+		return Identity{}, fmt.Errorf("%w: the prefix system: of its user is reserved", ErrRefused)
 	}
 	identity := Identity{Username: names.Prefix + user, Groups: []string{allAuthenticated}}
 	if names.GroupsClaim == "" {
@@ -28,7 +28,7 @@ func (c claims) identity(names config.Claims) (Identity, error) {
 	}
 	for _, group := range c.list(names.GroupsClaim) {
 		if strings.HasPrefix(group, "system:") {
-			return Identity{}, fmt.Errorf("%w: a group of it begins with system:", ErrRefused)
+			return Identity{}, fmt.Errorf("%w: the prefix system: of a group of it is reserved", ErrRefused)
 		}
 		identity.Groups = append(identity.Groups, names.Prefix+group)
 	}

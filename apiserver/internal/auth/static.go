@@ -113,11 +113,11 @@ func parseStatic(text []byte) (map[[sha256.Size]byte]StaticToken, error) {
 			return nil, fmt.Errorf("tokens[%d].sha256 must be 64 hexadecimal digits", i)
 		}
 		if token.Name == "" || strings.HasPrefix(token.Name, "system:") {
-			return nil, fmt.Errorf("tokens[%d].name must be there and not begin with system:", i)
+			return nil, fmt.Errorf("tokens[%d].name must be there and not begin with the reserved system: prefix", i)
 		}
 		for _, group := range token.Groups {
 			if strings.HasPrefix(group, "system:") {
-				return nil, fmt.Errorf("tokens[%d].groups must not begin with system:", i)
+				return nil, fmt.Errorf("tokens[%d].groups must not begin with the reserved system: prefix", i)
 			}
 		}
 		tokens[[sha256.Size]byte(hash)] = token

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,7 +102,7 @@ func (s *Store) Synced(ctx context.Context) bool {
 
 // Get reads from the cluster. A name that can't be one is not found.
 func (s *Store) Get(ctx context.Context, name types.NamespacedName, into client.Object, options ...client.GetOption) error {
-	if len(path.IsValidPathSegmentName(name.Name)) > 0 {
+	if len(content.IsPathSegmentName(name.Name)) > 0 {
 		return apierrors.NewNotFound(schema.GroupResource{}, name.Name)
 	}
 	reflect.ValueOf(into).Elem().SetZero() // decoding would leave what it does not find
