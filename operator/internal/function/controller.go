@@ -23,6 +23,9 @@ import (
 	"github.com/naeel/sless/operator/internal/reconcile"
 )
 
+// catchUp is how long the cache may take to see what has happened already.
+const catchUp = 50 * time.Millisecond
+
 // Kind is the kind in the labels of a Function's children.
 const Kind = "Function"
 
@@ -95,6 +98,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	namespace := &corev1.Namespace{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: request.Namespace}, namespace); err != nil {
+		if apierrors.IsNotFound(err) {
+			return ctrl.Result{RequeueAfter: catchUp}, nil // made a moment ago together with the Function, or gone with it
+		}
 		return ctrl.Result{}, fmt.Errorf("get Namespace %s: %w", request.Namespace, err)
 	}
 	if !namespace.DeletionTimestamp.IsZero() {
@@ -107,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // the cache catches up.
 func unlessConflict(result ctrl.Result, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil
+		return ctrl.Result{RequeueAfter: catchUp}, nil
 	}
 	return result, err
 }
