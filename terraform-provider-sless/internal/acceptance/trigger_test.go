@@ -130,22 +130,22 @@ func TestBadInput(t *testing.T) {
 		return fmt.Sprintf("resource \"sless_function\" \"hello\" {\n  name = \"hello\"\n  runtime = \"python3.11\"\n  %s\n}\n", more)
 	}
 	for name, test := range map[string]struct{ config, want string }{
-		"absent folder":   {function(`source_dir = "nowhere"`), "does not exist"},
-		"empty folder":    {function(`source_dir = "empty"`), "has no files"},
-		"folder is file":  {function(`source_dir = "src/handler.py"`), "no folder"},
-		"no zip":          {function(`filename = "src/handler.py"`), "no zip archive"},
-		"two sources":     {function("source_dir = \"src\"\n  image = \"a/b\""), "Exactly one of"},
-		"no source":       {function(""), "Exactly one of"},
-		"bad name":        {strings.Replace(function(`source_dir = "src"`), `"hello"`+"\n  runtime", `"My_Function"`+"\n  runtime", 1), "lower-case"},
-		"bad variable":    {function("source_dir = \"src\"\n  env = { SLESS_X = \"1\" }"), "platform's own"},
-		"bad cron":        {trigger("cron", `schedule = "every day"`), "five fields"},
-		"six fields":      {trigger("cron", `schedule = "0 0 3 * * *"`), "five fields"},
-		"bad zone":        {trigger("cron", `schedule = "@daily"`, `time_zone = "Mars/Base"`), "IANA"},
-		"bad JSON":        {trigger("cron", `schedule = "@daily"`, `event_json = "{"`), "JSON"},
-		"cron on http":    {trigger("http", `schedule = "@daily"`), "has no schedule"},
-		"no schedule":     {trigger("cron"), "needs a schedule"},
-		"too many MB":     {function("source_dir = \"src\"\n  memory_mb = 99999999999"), "memory_mb"},
-		"empty hash":      {function("source_dir = \"src\"\n  code_hash = \"\""), "code_hash"},
+		"absent folder":  {function(`source_dir = "nowhere"`), "does not exist"},
+		"empty folder":   {function(`source_dir = "empty"`), "has no files"},
+		"folder is file": {function(`source_dir = "src/handler.py"`), "no folder"},
+		"no zip":         {function(`filename = "src/handler.py"`), "no zip archive"},
+		"two sources":    {function("source_dir = \"src\"\n  image = \"a/b\""), "Exactly one of"},
+		"no source":      {function(""), "Exactly one of"},
+		"bad name":       {strings.Replace(function(`source_dir = "src"`), `"hello"`+"\n  runtime", `"My_Function"`+"\n  runtime", 1), "lower-case"},
+		"bad variable":   {function("source_dir = \"src\"\n  env = { SLESS_X = \"1\" }"), "platform's own"},
+		"bad cron":       {trigger("cron", `schedule = "every day"`), "five fields"},
+		"six fields":     {trigger("cron", `schedule = "0 0 3 * * *"`), "five fields"},
+		"bad zone":       {trigger("cron", `schedule = "@daily"`, `time_zone = "Mars/Base"`), "IANA"},
+		"bad JSON":       {trigger("cron", `schedule = "@daily"`, `event_json = "{"`), "JSON"},
+		"cron on http":   {trigger("http", `schedule = "@daily"`), "has no schedule"},
+		"no schedule":    {trigger("cron"), "needs a schedule"},
+		"too many MB":    {function("source_dir = \"src\"\n  memory_mb = 99999999999"), "memory_mb"},
+		"empty hash":     {function("source_dir = \"src\"\n  code_hash = \"\""), "code_hash"},
 	} {
 		w.write("main.tf", test.config)
 		out, code := w.run("plan")

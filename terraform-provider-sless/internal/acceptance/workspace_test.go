@@ -105,9 +105,11 @@ func newWorkspace(t *testing.T) *workspace {
 		t.Fatal(err)
 	}
 	w.client = client
-	w.write("provider.tf", "terraform {\n  required_providers {\n    sless = { source = \"terra.k8c.ru/naeel/sless\" }\n  }\n}\n")
+	w.write("provider.tf", requiredProvider)
 	return w
 }
+
+const requiredProvider = "terraform {\n  required_providers {\n    sless = { source = \"terra.k8c.ru/naeel/sless\" }\n  }\n}\n"
 
 func rand(t *testing.T) string {
 	t.Helper()
@@ -145,7 +147,8 @@ func (w *workspace) command(ctx context.Context, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, terraform, args...)
 	command.Dir = w.folder
 	command.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+cliConfig, "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1", "TF_CLI_ARGS=-no-color",
-		"SLESS_ENDPOINT="+endpoint, "SLESS_TOKEN="+w.token, "SLESS_NAMESPACE="+w.namespace)
+		"SLESS_ENDPOINT="+endpoint, "SLESS_TOKEN="+w.token, "SLESS_NAMESPACE="+w.namespace,
+		"TF_VAR_endpoint="+endpoint, "TF_VAR_token="+w.token, "TF_VAR_namespace="+w.namespace)
 	return command
 }
 

@@ -13,9 +13,16 @@ import (
 	"github.com/naeel/sless/terraform-provider-sless/internal/code"
 )
 
-// plannedHash is the code_hash of a configuration: the user's, else one of the files, else none. It is unknown while they are.
-func (m *functionModel) plannedHash(ctx context.Context) (types.String, diag.Diagnostics) {
+// plannedHash is the code_hash of a configuration: the user's, else one of the files, else none. It is unknown while they are, and when
+// the code of a function that exists is gone: Terraform plans before it destroys, which needs no code.
+func (m *functionModel) plannedHash(ctx context.Context, exists bool) (types.String, diag.Diagnostics) {
 	var diags diag.Diagnostics
+	for at, source := range map[string]types.String{"source_dir": m.SourceDir, "filename": m.Filename} {
+		if _, err := os.Stat(source.ValueString()); exists && m.CodeHash.IsNull() && source.ValueString() != "" && os.IsNotExist(err) {
+			diags.AddAttributeWarning(path.Root(at), "The code is not there", fmt.Sprintf("%s %s does not exist. The function can be destroyed, but not changed.", at, source.ValueString()))
+			return types.StringUnknown(), diags
+		}
+	}
 	patterns, known := m.excludes(ctx)
 	switch {
 	case !m.CodeHash.IsNull():

@@ -120,7 +120,7 @@ func (r *functionResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 	}
 	plan.ID = joinID(plan.Namespace, plan.Name)
 	var diags diag.Diagnostics
-	plan.CodeHash, diags = config.plannedHash(ctx)
+	plan.CodeHash, diags = config.plannedHash(ctx, state != nil)
 	resp.Diagnostics.Append(diags...)
 	plan.planFacts(&config, state)
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)

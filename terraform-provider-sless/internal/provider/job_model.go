@@ -151,6 +151,9 @@ func (m *jobModel) refreshFacts(job *rest.Job) {
 
 // planFacts leaves what the platform says as it is while nothing changes.
 func (m *jobModel) planFacts(state *jobModel) {
+	if state != nil {
+		m.EventJSON = plannedEvent(m.EventJSON, state.EventJSON)
+	}
 	if state != nil && len(m.patch(state)) == 0 && m.RunID.Equal(state.RunID) {
 		m.Phase, m.Result, m.Message, m.ResultTruncated = state.Phase, state.Result, state.Message, state.ResultTruncated
 		m.ExitCode, m.StartedAt, m.CompletedAt = state.ExitCode, state.StartedAt, state.CompletedAt

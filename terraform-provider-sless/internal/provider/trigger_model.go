@@ -154,6 +154,9 @@ func (m *triggerModel) setDefaults(config *triggerModel) {
 // planFacts leaves what the platform says as it is while nothing changes.
 func (m *triggerModel) planFacts(state *triggerModel) {
 	facts := []*types.String{&m.Phase, &m.URL, &m.LastRunAt, &m.NextRunAt}
+	if state != nil {
+		m.EventJSON = plannedEvent(m.EventJSON, state.EventJSON)
+	}
 	if state != nil && len(m.patch(state)) == 0 && state.Phase.ValueString() != rest.TriggerFailed {
 		m.Phase, m.URL, m.LastRunAt, m.NextRunAt = state.Phase, state.URL, state.LastRunAt, state.NextRunAt
 		return
@@ -250,6 +253,17 @@ func eventValue(json string, before jsontypes.Normalized) jsontypes.Normalized {
 		return jsontypes.NewNormalizedNull()
 	}
 	return jsontypes.NewNormalizedValue(json)
+}
+
+// plannedEvent is what was written before when the JSON says the same.
+func plannedEvent(planned, before jsontypes.Normalized) jsontypes.Normalized {
+	if planned.IsNull() || planned.IsUnknown() || before.IsNull() {
+		return planned
+	}
+	if same, diags := planned.StringSemanticEquals(context.Background(), before); same && !diags.HasError() {
+		return before
+	}
+	return planned
 }
 
 func (m *triggerModel) refreshFacts(trigger *rest.Trigger) {

@@ -1,0 +1,7 @@
+data "sless_function" "example" {
+  name = "example"
+}
+
+output "image" {
+  value = data.sless_function.example.image
+}

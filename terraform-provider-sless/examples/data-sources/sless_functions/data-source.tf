@@ -1,0 +1,5 @@
+data "sless_functions" "all" {}
+
+output "names" {
+  value = data.sless_functions.all.functions[*].name
+}

@@ -1,0 +1,7 @@
+data "sless_job" "example" {
+  name = "example"
+}
+
+output "result" {
+  value = data.sless_job.example.result
+}

@@ -1,0 +1,5 @@
+import os
+
+
+def handle(event):
+    return {"statusCode": 200, "body": "schema " + os.environ["SCHEMA"]}
