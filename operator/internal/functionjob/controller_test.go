@@ -307,8 +307,7 @@ func TestWhatCannotRun(t *testing.T) {
 
 // Names of 63 characters, and the same names in two namespaces.
 func TestLongNames(t *testing.T) {
-	long := strings.Repeat("n", 63)
-	makeNamespace(t, long)
+	long := newNamespaceOf(t, 63)
 	startOperator(t, long)
 	builtFunction(t, long)
 	for _, name := range []string{strings.Repeat("j", 63), strings.Repeat("j", 62) + "k"} {

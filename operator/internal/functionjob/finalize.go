@@ -30,10 +30,10 @@ func (r *Reconciler) finalize(ctx context.Context, s *scope) error {
 }
 
 // tenantIsThere says whether the namespace of the children exists and will go on to. In one that goes, everything goes, and the
-// operator's rights may have gone first.
+// operator's rights may have gone first. It looks past the cache, which may not know one that was just made.
 func (r *Reconciler) tenantIsThere(ctx context.Context, s *scope) (bool, error) {
 	namespace := &corev1.Namespace{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: s.tenant()}, namespace); err != nil {
+	if err := r.Reader.Get(ctx, client.ObjectKey{Name: s.tenant()}, namespace); err != nil {
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}

@@ -117,6 +117,8 @@ func (s *scope) wait(err error) error {
 	switch {
 	case ok && terminal.Terminal:
 		s.waiting = &waiting{metav1.ConditionFalse, terminal.Reason, terminal.Message, false}
+	case errors.Is(err, tenant.ErrNotAllowed):
+		s.waiting = &waiting{metav1.ConditionFalse, v1alpha1.ReasonNotAllowed, err.Error(), true}
 	case errors.Is(err, tenant.ErrTerminating):
 		s.waiting = &waiting{metav1.ConditionUnknown, v1alpha1.ReasonPending, err.Error(), false}
 		s.come(pollEvery)

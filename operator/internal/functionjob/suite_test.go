@@ -87,10 +87,17 @@ var namespaces struct {
 // newNamespace makes a user's namespace for one test.
 func newNamespace(t *testing.T) string {
 	t.Helper()
+	return newNamespaceOf(t, 8)
+}
+
+// newNamespaceOf makes one whose name has a length.
+func newNamespaceOf(t *testing.T, length int) string {
+	t.Helper()
 	namespaces.Lock()
 	namespaces.made++
-	name := fmt.Sprintf("test-%d", namespaces.made)
+	number := fmt.Sprintf("-%03d", namespaces.made)
 	namespaces.Unlock()
+	name := strings.Repeat("n", length-len(number)) + number
 	makeNamespace(t, name)
 	return name
 }

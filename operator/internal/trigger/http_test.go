@@ -5,11 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/naeel/sless/api/names"
@@ -126,10 +124,7 @@ func TestTheOlderTriggerServes(t *testing.T) {
 
 // Without an external URL a Function has a host, for as long as a Trigger serves it.
 func TestIngressLivesAsLongAsItsTrigger(t *testing.T) {
-	short, long := newNamespace(t), strings.Repeat("n", 63)
-	if err := client.IgnoreAlreadyExists(kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: long}})); err != nil {
-		t.Fatal(err)
-	}
+	short, long := newNamespace(t), newNamespaceOf(t, 63)
 	startManager(t, &Reconciler{Gateway: &recorder{}, Config: &config.Config{Domain: "example.org", Ingress: config.Ingress{ClassName: "edge", TLSSecretName: "wildcard"}}}, short, long)
 	for _, test := range []struct{ namespace, function, trigger string }{
 		{short, "f", "t"},

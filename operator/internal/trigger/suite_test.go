@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -88,10 +89,17 @@ var namespaces struct {
 // newNamespace makes a namespace for one test. There is no controller that would empty it.
 func newNamespace(t testing.TB) string {
 	t.Helper()
+	return newNamespaceOf(t, 8)
+}
+
+// newNamespaceOf makes one whose name has a length.
+func newNamespaceOf(t testing.TB, length int) string {
+	t.Helper()
 	namespaces.Lock()
 	namespaces.made++
-	name := fmt.Sprintf("test-%d", namespaces.made)
+	number := fmt.Sprintf("-%03d", namespaces.made)
 	namespaces.Unlock()
+	name := strings.Repeat("n", length-len(number)) + number
 	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)
 	}
