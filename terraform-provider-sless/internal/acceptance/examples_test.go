@@ -52,8 +52,8 @@ func TestResourceExamples(t *testing.T) {
 func TestDataExamples(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t)
-	w.write("main.tf", strings.ReplaceAll(strings.ReplaceAll(trigger("cron", `schedule = "@daily"`), `"hello"`, `"example"`), `"it"`, `"example"`)+
-		"resource \"sless_job\" \"example\" {\n  name = \"example\"\n  function = \"example\"\n  run_id = 1\n  depends_on = [sless_trigger.example]\n}\n")
+	w.write("main.tf", strings.NewReplacer("hello", "example", ".it.", ".example.", `"it"`, `"example"`).Replace(trigger("cron", `schedule = "@daily"`))+
+		"resource \"sless_job\" \"example\" {\n  name = \"example\"\n  function = sless_function.example.name\n  run_id = 1\n}\n")
 	w.apply()
 	for _, folder := range []string{"data-sources/*", "functions/*", "provider"} {
 		names, err := filepath.Glob(filepath.Join(moduleRoot, "examples", folder))
@@ -197,11 +197,12 @@ func (b bucket) put(t *testing.T, key string, content []byte) string {
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	curl := exec.Command("curl", "-sS", "--fail", "--config", "-", "-T", file, b.address+"/sless/"+key)
+	sum := sha256.Sum256(content)
+	hash := hex.EncodeToString(sum[:])
+	curl := exec.Command("curl", "-sS", "--fail", "--config", "-", "-H", "x-amz-content-sha256: "+hash, "-T", file, b.address+"/sless/"+key)
 	curl.Stdin = strings.NewReader("user = \"" + b.AccessKey + ":" + b.SecretKey + "\"\naws-sigv4 = \"aws:amz:us-east-1:s3\"\n")
 	if out, err := curl.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:])
+	return hash
 }

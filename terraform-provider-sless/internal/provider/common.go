@@ -41,7 +41,7 @@ func setIdentity(ctx context.Context, to *tfsdk.ResourceIdentity, namespace, nam
 // importState takes namespace/name, or an identity.
 func importState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	var of identity
-	if req.ID == "" && req.Identity != nil {
+	if req.ID == "" && req.Identity != nil && !req.Identity.Raw.IsNull() {
 		resp.Diagnostics.Append(req.Identity.Get(ctx, &of)...)
 		if resp.Diagnostics.HasError() {
 			return
