@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -63,7 +64,7 @@ func BenchmarkUpload(b *testing.B) {
 		b.Fatal(err)
 	}
 	settings.ObjectStore.Endpoint, settings.Build.MaxArchiveBytes = endpoint, 1<<30
-	own, _ := startWith(b, settings)
+	own, _ := startWith(b, settings, slog.New(slog.DiscardHandler))
 	tenant := newTenant(b)
 	client := clientOf(b, own, rest.Config{Token: tenant.token})
 	target, err := url.Parse(endpoint)

@@ -100,7 +100,7 @@ func runAll(m *testing.M) (code int, err error) {
 		cancel()
 		return 0, err
 	}
-	if shared, err = start(ctx, settings); err != nil {
+	if shared, err = start(ctx, settings, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))); err != nil {
 		cancel()
 		return 0, err
 	}
@@ -117,8 +117,8 @@ type instance struct {
 	ended    chan error
 }
 
-func start(ctx context.Context, settings *config.Config) (*instance, error) {
-	service, err := NewService(cluster.config, settings, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+func start(ctx context.Context, settings *config.Config, log *slog.Logger) (*instance, error) {
+	service, err := NewService(cluster.config, settings, log)
 	if err != nil {
 		return nil, err
 	}

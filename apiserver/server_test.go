@@ -9,15 +9,19 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,13 +36,13 @@ func startOwn(t testing.TB, extra string) (*instance, context.CancelFunc) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startWith(t, settings)
+	return startWith(t, settings, slog.New(slog.DiscardHandler))
 }
 
-func startWith(t testing.TB, settings *config.Config) (*instance, context.CancelFunc) {
+func startWith(t testing.TB, settings *config.Config, log *slog.Logger) (*instance, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	own, err := start(ctx, settings)
+	own, err := start(ctx, settings, log)
 	if err != nil {
 		cancel()
 		t.Fatal(err)
@@ -193,5 +197,82 @@ func TestMetricsHaveRoutesNotPaths(t *testing.T) {
 	}
 	if !strings.Contains(text, `route="GET /v1/namespaces/{namespace}/functions/{name}",status="404"`) {
 		t.Error("the route is not counted")
+	}
+}
+
+// logged collects what is logged.
+type logged struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *logged) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestEveryWriteIsInTheAuditLogWithoutSecrets(t *testing.T) {
+	settings, err := around.settings(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &logged{}
+	own, _ := startWith(t, settings, slog.New(slog.NewJSONHandler(log, nil)))
+	tenant := newTenant(t)
+	client := clientOf(t, own, rest.Config{Token: tenant.token})
+	fn := hello("hello")
+	const secret = "hunter2-hunter2"
+	fn.SecretEnv, fn.Env = map[string]string{"TOKEN": secret}, map[string]string{"PLAIN": secret}
+	must[rest.Stored[rest.Function]](t)(client.Functions(tenant.namespace).Create(t.Context(), fn))
+	fn.Name, fn.TimeoutSec = "refused", new(int32(4000))
+	_, err = client.Functions(tenant.namespace).Create(t.Context(), fn)
+	wantCode(t, err, 422, rest.CodeInvalid)
+	must[rest.Stored[rest.Function]](t)(client.Functions(tenant.namespace).Get(t.Context(), "hello"))
+	_, err = clientOf(t, own, rest.Config{Token: secret}).Functions(tenant.namespace).Get(t.Context(), "hello")
+	wantCode(t, err, 401, rest.CodeUnauthenticated)
+	if err := client.Functions(tenant.namespace).Delete(t.Context(), "hello"); err != nil {
+		t.Error(err)
+	}
+	want := []string{`"create" functions hello 201`, `"create" functions refused 422`, `"delete" functions hello 204`}
+	var got []string
+	err = eventually(func() error { // the line comes after the answer
+		got = nil
+		for line := range strings.Lines(log.String()) {
+			var entry struct {
+				Msg, User, Action, Resource, Namespace, Name string
+				Status                                       int
+				RequestID                                    string `json:"request_id"`
+			}
+			if err := json.Unmarshal([]byte(line), &entry); err != nil {
+				return err
+			}
+			if entry.Msg != "audit" {
+				continue
+			}
+			if !strings.HasPrefix(entry.User, "system:serviceaccount:"+tenant.namespace) || entry.Namespace != tenant.namespace || entry.RequestID == "" {
+				return fmt.Errorf("got %s", line)
+			}
+			got = append(got, fmt.Sprintf("%q %s %s %d", entry.Action, entry.Resource, entry.Name, entry.Status))
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("got %q, want %q", got, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, hidden := range []string{secret, tenant.token} {
+		if strings.Contains(log.String(), hidden) {
+			t.Errorf("the log has a secret: %s", log.String())
+		}
 	}
 }

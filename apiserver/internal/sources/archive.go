@@ -22,21 +22,25 @@ const (
 	endMarker = "PK\x05\x06"
 )
 
-// checker passes an archive on and checks it on the way. It holds the last chunk back until the whole has turned out good, so
-// that a store which takes an object as a whole or not at all never gets a bad one.
+// checker passes an archive on and checks it on the way. It holds the last chunk back until the whole has turned out good: whoever has
+// read to the end has a good archive.
 type checker struct {
 	source io.Reader
 	want   []byte // the SHA-256 that the caller gave; nil for none
 	hash   hash.Hash
 	size   int64
-	tail   []byte // the last endSize bytes
-	next   []byte // what may be passed on
-	held   []byte // what comes after it
-	err    error  // what ended the source, set once held is the last chunk
+	tail   []byte    // the last endSize bytes
+	next   []byte    // what may be passed on
+	held   []byte    // what comes after it
+	chunks [2][]byte // what next and held are in, in turn
+	err    error     // what ended the source, set once held is the last chunk
 }
 
 func newChecker(source io.Reader, want []byte) *checker {
-	return &checker{source: source, want: want, hash: sha256.New()}
+	return &checker{
+		source: source, want: want, hash: sha256.New(), tail: make([]byte, 0, endSize+chunkSize),
+		chunks: [2][]byte{make([]byte, chunkSize), make([]byte, chunkSize)},
+	}
 }
 
 // Read implements io.Reader.
@@ -57,7 +61,8 @@ func (c *checker) Read(into []byte) (int, error) {
 // advance moves the held chunk forward and reads another; at the end it checks the whole first.
 func (c *checker) advance() error {
 	if c.err == nil {
-		chunk := make([]byte, chunkSize)
+		chunk := c.chunks[0]
+		c.chunks[0], c.chunks[1] = c.chunks[1], chunk
 		n, err := io.ReadFull(c.source, chunk)
 		if errors.Is(err, io.ErrUnexpectedEOF) && n < chunkSize {
 			// ReadFull's own word for a last chunk that is short; the source's own would come with n == 0 next time.

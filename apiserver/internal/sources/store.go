@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"bytes"
 	"context"
 	"crypto/hkdf"
 	"crypto/rand"
@@ -31,8 +32,9 @@ const (
 	keyPrefix    = "sources/"
 	uploadPrefix = "uploads/"
 	root         = "tenants/"
-	// partSize bounds the memory that an upload of unknown length takes.
-	partSize = 8 << 20
+	archiveType  = "application/zip"
+	// partSize is how much of an upload is in memory, a few times over; S3 takes no smaller parts.
+	partSize = 5 << 20
 	// storeTimeout bounds a call that moves no body.
 	storeTimeout = 15 * time.Second
 )
@@ -138,18 +140,13 @@ type Upload struct {
 	SHA256 []byte
 }
 
-// Put stores an archive. When it fails there is nothing of it in the bucket.
+// Put stores an archive. When it fails there is nothing of it in the bucket: a small one is complete here before it is sent, and parts of a
+// large one are no object until the last has been sent, which happens when the whole has turned out good.
 func (s *Store) Put(ctx context.Context, upload Upload) (rest.SourceUpload, error) {
 	checker := newChecker(upload.Body, upload.SHA256)
 	// The store is told by the body's end that a caller has gone: a cancelled context would keep it from cleaning up.
 	ctx = context.WithoutCancel(ctx)
-	var err error
-	if upload.SHA256 != nil && upload.Size > 0 {
-		err = s.putKnown(ctx, upload, checker)
-	} else {
-		err = s.putUnknown(ctx, upload, checker)
-	}
-	if err != nil {
+	if err := s.put(ctx, upload, checker); err != nil {
 		if checker.err != nil && !errors.Is(checker.err, io.EOF) {
 			return rest.SourceUpload{}, checker.err // the caller's fault, whatever the store made of it
 		}
@@ -159,50 +156,83 @@ func (s *Store) Put(ctx context.Context, upload Upload) (rest.SourceUpload, erro
 	return rest.SourceUpload{Key: Key(sum), SHA256: sum, Size: checker.size}, nil
 }
 
+func (s *Store) put(ctx context.Context, upload Upload, body *checker) error {
+	head := make([]byte, partSize)
+	if upload.Size >= 0 {
+		head = head[:min(partSize, upload.Size+1)] // one more, to see the end
+	}
+	n, err := io.ReadFull(body, head)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return s.putSmall(ctx, upload.Tenant, head[:n], body.sum())
+	case err != nil:
+		return err
+	}
+	whole := io.MultiReader(bytes.NewReader(head), body)
+	if upload.SHA256 != nil && upload.Size > 0 {
+		return s.putKnown(ctx, upload, whole)
+	}
+	return s.putUnknown(ctx, upload.Tenant, whole, body)
+}
+
 // Key is the key of an archive with that SHA-256 in hex, as a Function names it.
 func Key(sum string) string { return keyPrefix + sum + ".zip" }
 
 // object is the key in the bucket.
 func object(tenant, key string) string { return root + tenant + "/" + key }
 
-// putKnown stores a body whose hash is known before: at its place, in one piece, which the checker does not complete if it is bad.
-func (s *Store) putKnown(ctx context.Context, upload Upload, body *checker) error {
+// putSmall stores a body that is complete.
+func (s *Store) putSmall(ctx context.Context, tenant string, body []byte, sum string) error {
+	target := object(tenant, Key(sum))
+	if present, err := s.renew(ctx, target, int64(len(body))); err != nil || present {
+		return err
+	}
+	_, err := s.client.PutObject(ctx, s.bucket, target, bytes.NewReader(body), int64(len(body)), minio.PutObjectOptions{ContentType: archiveType})
+	return err
+}
+
+// putKnown stores a body whose hash is known before, at its place.
+func (s *Store) putKnown(ctx context.Context, upload Upload, body io.Reader) error {
 	target := object(upload.Tenant, Key(hex.EncodeToString(upload.SHA256)))
-	present, err := s.renew(ctx, target)
-	if err != nil {
+	present, err := s.renew(ctx, target, upload.Size)
+	switch {
+	case err != nil:
 		return err
+	case present:
+		_, err = io.Copy(io.Discard, body)
+	default:
+		_, err = s.client.PutObject(ctx, s.bucket, target, body, -1, inParts())
 	}
-	if present {
-		_, err := io.Copy(io.Discard, body)
-		return err
-	}
-	options := minio.PutObjectOptions{ContentType: "application/zip", DisableMultipart: true, DisableContentSha256: true}
-	_, err = s.client.PutObject(ctx, s.bucket, target, body, upload.Size, options)
 	return err
 }
 
 // putUnknown stores a body under a name that nobody knows, and moves it once its hash is known.
-func (s *Store) putUnknown(ctx context.Context, upload Upload, body *checker) error {
-	aside := object(upload.Tenant, uploadPrefix+rand.Text())
-	options := minio.PutObjectOptions{ContentType: "application/zip", PartSize: partSize, DisableContentSha256: true}
-	if _, err := s.client.PutObject(ctx, s.bucket, aside, body, -1, options); err != nil {
+func (s *Store) putUnknown(ctx context.Context, tenant string, body io.Reader, checker *checker) error {
+	aside := object(tenant, uploadPrefix+rand.Text())
+	if _, err := s.client.PutObject(ctx, s.bucket, aside, body, -1, inParts()); err != nil {
 		return err
 	}
 	defer func() {
 		_ = s.remove(ctx, aside) // the collector removes it later
 	}()
-	target := object(upload.Tenant, Key(body.sum()))
-	present, err := s.renew(ctx, target)
+	target := object(tenant, Key(checker.sum()))
+	present, err := s.renew(ctx, target, checker.size)
 	if err != nil || present {
 		return err
 	}
 	return s.copy(ctx, aside, target)
 }
 
-// renew says whether there is such an object, and makes it young again if it is old enough to be collected soon.
-func (s *Store) renew(ctx context.Context, key string) (bool, error) {
+// inParts asks for an upload in parts, of which the next comes in while others go out. A single request is not good enough: some stores
+// keep what they got of one that broke off.
+func inParts() minio.PutObjectOptions {
+	return minio.PutObjectOptions{ContentType: archiveType, PartSize: partSize, ConcurrentStreamParts: true, NumThreads: 3, DisableContentSha256: true}
+}
+
+// renew says whether there is such an object, of that size, and makes it young again if it is old enough to be collected soon.
+func (s *Store) renew(ctx context.Context, key string, size int64) (bool, error) {
 	info, err := s.stat(ctx, key)
-	if isAbsent(err) {
+	if isAbsent(err) || err == nil && info.Size != size {
 		return false, nil
 	}
 	if err != nil {
@@ -224,7 +254,7 @@ func (s *Store) copy(ctx context.Context, from, to string) error {
 	target := minio.CopyDestOptions{Bucket: s.bucket, Object: to}
 	if from == to {
 		target.ReplaceMetadata = true // or the store would see no reason to write anything
-		target.UserMetadata = map[string]string{"Content-Type": "application/zip"}
+		target.UserMetadata = map[string]string{"Content-Type": archiveType}
 	}
 	_, err := s.client.CopyObject(ctx, target, minio.CopySrcOptions{Bucket: s.bucket, Object: from})
 	return err

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -44,6 +46,34 @@ func newStore(t testing.TB, ttl time.Duration) (*Store, *clock) {
 		t.Fatal(err)
 	}
 	return store, clock
+}
+
+// newKeepingStore returns one whose object store keeps what it got of a body that broke off, and says that it failed.
+func newKeepingStore(t testing.TB) *Store {
+	t.Helper()
+	backend := s3mem.New()
+	if err := backend.CreateBucket("sless"); err != nil {
+		t.Fatal(err)
+	}
+	next := gofakes3.New(backend, gofakes3.WithTimeSkewLimit(0)).Server()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		key, isObject := strings.CutPrefix(r.URL.Path, "/sless/")
+		if err != nil && isObject && r.Method == http.MethodPut {
+			if _, err := backend.PutObject("sless", key, nil, bytes.NewReader(body), int64(len(body)), nil); err != nil {
+				t.Error(err)
+			}
+			panic(http.ErrAbortHandler)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	store, err := New(settings(t, server.URL), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
 }
 
 func settings(t testing.TB, endpoint string) config.ObjectStore {
@@ -120,6 +150,30 @@ func codeOf(err error) string {
 
 func TestABadUploadLeavesNothing(t *testing.T) {
 	store, _ := newStore(t, time.Hour)
+	t.Run("atomic store", func(t *testing.T) { testBadUploads(t, store) })
+	t.Run("store that keeps what came", func(t *testing.T) { testBadUploads(t, newKeepingStore(t)) })
+}
+
+func TestWhatBrokeOffIsNotTakenForTheWhole(t *testing.T) {
+	store, _ := newStore(t, time.Hour)
+	archive := newZip(t, 1<<20, "")
+	upload := known(archive)
+	target := object(upload.Tenant, Key(hex.EncodeToString(upload.SHA256)))
+	for _, again := range []Upload{known(archive), unknown(archive)} {
+		half := archive[:len(archive)/2]
+		if _, err := store.client.PutObject(t.Context(), "sless", target, bytes.NewReader(half), int64(len(half)), minio.PutObjectOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Put(t.Context(), again); err != nil {
+			t.Error(err)
+		}
+		if info, err := store.stat(t.Context(), target); err != nil || info.Size != int64(len(archive)) {
+			t.Errorf("%d bytes of %d are there, error %v", info.Size, len(archive), err)
+		}
+	}
+}
+
+func testBadUploads(t *testing.T, store *Store) {
 	archive := newZip(t, 9<<20, "")
 	damaged := bytes.Clone(archive)
 	damaged[1000] ^= 1
