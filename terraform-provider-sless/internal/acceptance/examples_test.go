@@ -62,7 +62,9 @@ func TestDataExamples(t *testing.T) {
 		}
 		for _, name := range names {
 			reading := &workspace{t: t, folder: t.TempDir(), namespace: w.namespace, token: w.token, client: w.client}
-			if filepath.Base(name) != "provider" {
+			if filepath.Base(name) == "provider" {
+				reading.env = []string{"TF_VAR_endpoint=" + endpoint, "TF_VAR_token=" + w.token, "TF_VAR_namespace=" + w.namespace}
+			} else {
 				reading.write("provider.tf", requiredProvider)
 			}
 			relative, err := filepath.Rel(filepath.Join(moduleRoot, "examples"), name)

@@ -86,6 +86,7 @@ type workspace struct {
 	folder    string
 	namespace string
 	token     string
+	env       []string // more of it
 	client    *rest.Client
 }
 
@@ -147,8 +148,8 @@ func (w *workspace) command(ctx context.Context, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, terraform, args...)
 	command.Dir = w.folder
 	command.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+cliConfig, "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1", "TF_CLI_ARGS=-no-color",
-		"SLESS_ENDPOINT="+endpoint, "SLESS_TOKEN="+w.token, "SLESS_NAMESPACE="+w.namespace,
-		"TF_VAR_endpoint="+endpoint, "TF_VAR_token="+w.token, "TF_VAR_namespace="+w.namespace)
+		"SLESS_ENDPOINT="+endpoint, "SLESS_TOKEN="+w.token, "SLESS_NAMESPACE="+w.namespace)
+	command.Env = append(command.Env, w.env...)
 	return command
 }
 

@@ -3,6 +3,7 @@ package code
 import (
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"strings"
 )
@@ -27,6 +28,12 @@ func ignored(name string) bool {
 		before = part
 	}
 	return false
+}
+
+// private says whether a path is Terraform's own: a state has secrets, and changes with every apply.
+func private(name string) bool {
+	base := path.Base(name)
+	return strings.HasSuffix(base, ".tfstate") || strings.Contains(base, ".tfstate.") || base == ".terraform.lock.hcl"
 }
 
 // Excludes are patterns of files to leave out.

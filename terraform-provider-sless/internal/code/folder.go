@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// FromFolder returns the files of a folder but those that the platform never takes (version control, caches, .env) and those that
-// excludes names; see [NewExcludes]. Contents are read later.
+// FromFolder returns the files of a folder but those that the platform never takes (version control, caches, .env), states of Terraform, and
+// those that excludes names; see [NewExcludes]. Contents are read later.
 func FromFolder(folder string, excludes *Excludes) (*Tree, error) {
 	root, err := filepath.EvalSymlinks(folder)
 	if err != nil {
@@ -32,7 +32,7 @@ func FromFolder(folder string, excludes *Excludes) (*Tree, error) {
 			return err
 		}
 		slashed := filepath.ToSlash(relative)
-		if ignored(slashed) || excludes.match(slashed, entry.IsDir()) {
+		if ignored(slashed) || private(slashed) || excludes.match(slashed, entry.IsDir()) {
 			if entry.IsDir() {
 				return filepath.SkipDir
 			}

@@ -56,7 +56,7 @@ func functionCode() map[string]schema.Attribute {
 		},
 		"source_dir": schema.StringAttribute{
 			Optional: true, Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
-			MarkdownDescription: "Folder with the code; the provider packs and uploads it. `.git`, `.env`, `__pycache__`, `.venv`, `.terraform` and the like are left out.",
+			MarkdownDescription: "Folder with the code; the provider packs and uploads it. `.git`, `.env`, `__pycache__`, `.venv`, states of Terraform and the like are left out.",
 		},
 		"excludes": schema.ListAttribute{
 			Optional: true, ElementType: types.StringType,

@@ -1,0 +1,5 @@
+import os
+
+
+def handle(event):
+    return {"greeting": os.environ["GREETING"]}
