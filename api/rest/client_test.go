@@ -139,10 +139,13 @@ func TestRetryAfterIsHonouredAndBounded(t *testing.T) {
 	if _, err := client(t, Config{Endpoint: s.URL, RetryFor: 500 * time.Millisecond}).Functions("ns").Get(t.Context(), "f"); err == nil || calls.Load() != 1 {
 		t.Errorf("it was waited for longer than allowed: %v", err)
 	}
-	calls.Store(0)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	late, _ := server(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "3600")
+		fails(429, CodeRateLimited)(w, r)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	_, err := client(t, Config{Endpoint: s.URL}).Functions("ns").Get(ctx, "f")
+	_, err := client(t, Config{Endpoint: late.URL, RetryFor: 2 * time.Hour}).Functions("ns").Get(ctx, "f")
 	if problem, ok := errors.AsType[*Problem](err); !ok || problem.Code != CodeRateLimited {
 		t.Errorf("beyond the deadline the error is %v", err)
 	}
