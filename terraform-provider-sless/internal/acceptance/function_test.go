@@ -191,12 +191,13 @@ func TestFailedBuild(t *testing.T) {
 func TestFailedCreate(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t)
-	w.write("src/handler.py", "def handle(event) return 1\n")
+	w.code("bad")
+	w.write("src/requirements.txt", "this-package-is-not-there-4711==9.9.9\n")
 	w.write("main.tf", hello())
-	out := w.applyFails()
-	if !strings.Contains(out, "does not serve") {
+	if out := w.applyFails(); !strings.Contains(out, "does not serve") {
 		t.Errorf("the output does not say what is wrong:\n%s", out)
 	}
+	w.write("src/requirements.txt", "\n")
 	w.wantPlanned(map[string]string{"sless_function.hello": "delete,create"})
 	w.code("good")
 	w.apply()

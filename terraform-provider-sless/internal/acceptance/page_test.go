@@ -18,6 +18,7 @@ var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 func TestPage(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t)
+	w.write("none", "")
 	w.kubectl("delete", "namespace", w.namespace, "--timeout=120s") // the page makes it
 	text, err := os.ReadFile(filepath.Join(moduleRoot, "..", "docs", "terraform.md"))
 	if err != nil {
@@ -49,7 +50,7 @@ func TestPage(t *testing.T) {
 	bash := exec.CommandContext(ctx, "bash", "-c", script)
 	bash.Dir = filepath.Join(moduleRoot, "..")
 	bash.Env = append(os.Environ(), "HOME="+w.folder, "PATH="+programs+":"+os.Getenv("PATH"), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "CHECKPOINT_DISABLE=1",
-		"GOPATH="+goEnv(t, "GOPATH"), "GOCACHE="+goEnv(t, "GOCACHE"), "TF_CLI_ARGS_apply=-auto-approve", "TF_CLI_ARGS_destroy=-auto-approve")
+		"GOPATH="+goEnv(t, "GOPATH"), "GOCACHE="+goEnv(t, "GOCACHE"), "TF_CLI_CONFIG_FILE="+filepath.Join(w.folder, "none"), "TF_CLI_ARGS_apply=-auto-approve", "TF_CLI_ARGS_destroy=-auto-approve")
 	out, err := bash.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "Hello, you!") || !strings.Contains(string(out), "Good morning, you!") {
 		t.Errorf("%v\n%s", err, out)
