@@ -124,10 +124,10 @@ class Function:
             self.first_load.set_result("")
 
     def _failed(self, error: str) -> None:
+        self.load_error = error
         if not self.first_load.done():
             self.first_load.set_result(error)
             return
-        self.load_error = error
         _log(f"loading the handler again failed: {error}")
         self._later(self._retry_seconds)
         self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY_SECONDS)
