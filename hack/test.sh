@@ -50,6 +50,12 @@ fuzz() {
 	return $status
 }
 
+# acceptance PROGRAM PATH runs the provider's acceptance tests.
+acceptance() {
+	step "acceptance-$1" env KUBECONFIG="$(bin/cluster kubeconfig)" SLESS_TEST_TERRAFORM="$2" \
+		go test -count=1 -tags acceptance -parallel 3 -timeout 40m ./terraform-provider-sless/internal/acceptance
+}
+
 # The pure tests and those on a bare API server need no cluster.
 unit=()
 for module in $modules; do
@@ -66,6 +72,14 @@ step repository go test -count=1 -timeout 10m ./hack/repotest/...
 step cluster bin/cluster up
 if [ "${results[-1]#passed}" != "${results[-1]}" ]; then
 	step e2e env KUBECONFIG="$(bin/cluster kubeconfig)" go test -v -count=1 -parallel 6 -timeout 60m ./hack/e2e/...
+	# The provider is tested by the program that runs it: terraform when it is here, else (and in test-all too) OpenTofu.
+	if command -v terraform >/dev/null; then
+		acceptance terraform "$(command -v terraform)"
+	fi
+	if [ "$mode" = all ] || ! command -v terraform >/dev/null; then
+		step tofu bin/cluster tofu
+		acceptance tofu "$PWD/.dev/bin/tofu"
+	fi
 fi
 
 [ "$mode" = core ] || step fuzz fuzz

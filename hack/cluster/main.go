@@ -25,6 +25,7 @@ const usage = `usage: cluster COMMAND
   status      what runs, and where to find it
   kubeconfig  print the path of the kubeconfig
   bin         only build the Kubernetes programs and link them into .dev/bin (for envtest)
+  tofu        only build OpenTofu and link it into .dev/bin
 
 With SLESS_KUBECONFIG set, that cluster is used and none is made; images then go to SLESS_REGISTRY.
 SLESS_GATEWAY_PORT (8080) and SLESS_APISERVER_PORT (8081) are the local ports.
@@ -40,6 +41,7 @@ var commands = map[string]func(context.Context, *app) error{
 	"status":     status,
 	"kubeconfig": kubeconfig,
 	"bin":        bin,
+	"tofu":       tofu,
 	"forward":    forwardPorts, // runs in the background
 }
 

@@ -108,6 +108,9 @@ func (a *app) startNode(ctx context.Context) error {
 // bin builds the Kubernetes programs alone: tests against a real API server need no cluster.
 func bin(ctx context.Context, a *app) error { return a.builder.Kube(ctx) }
 
+// tofu builds OpenTofu, for the provider's tests where there is no terraform.
+func tofu(ctx context.Context, a *app) error { return a.builder.Link(ctx, binaries.Tofu) }
+
 // kubeconfig prints the path of the kubeconfig in use.
 func kubeconfig(_ context.Context, a *app) error {
 	path, err := filepath.Abs(a.kubectl.Kubeconfig)

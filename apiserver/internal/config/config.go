@@ -67,9 +67,9 @@ type TLS struct {
 
 // Limits bound what one caller can take.
 type Limits struct {
-	// RequestsPerSecond is the rate of one identity, over all connections to one replica. Default 50.
+	// RequestsPerSecond is the rate of one identity, over all connections to one replica. Default 1000.
 	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"`
-	// Burst is how many requests of one identity may come at once. Default 200.
+	// Burst is how many requests of one identity may come at once. Default 2000.
 	Burst int `json:"burst,omitempty"`
 	// Uploads is how many uploads one replica takes at a time. Default 8.
 	Uploads int `json:"uploads,omitempty"`
@@ -187,8 +187,8 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Gateway.TokenFile, "/var/run/secrets/sless/gateway/token")
 	setDefault(&c.Build.MaxArchiveBytes, 256<<20)
 	limits := &c.APIServer.Limits
-	setDefault(&limits.RequestsPerSecond, 50)
-	setDefault(&limits.Burst, 200)
+	setDefault(&limits.RequestsPerSecond, 1000)
+	setDefault(&limits.Burst, 2000)
 	setDefault(&limits.Uploads, 8)
 	setDefault(&limits.BodyIdleSeconds, 30)
 	setDefault(&limits.DrainSeconds, 30)
