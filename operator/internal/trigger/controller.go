@@ -25,6 +25,8 @@ import (
 const (
 	// retryConflict is after how long a pass comes again whose Trigger was older than the API server's.
 	retryConflict = 50 * time.Millisecond
+	// recordAfter is after how long an outcome is recorded: many ticks come at the same moment, and their records go first.
+	recordAfter = time.Second
 	// tickPriority puts ticks before the first look at thousands of Triggers after a start.
 	tickPriority = 1
 	// defaultMaxCalls is how many calls go on at a time.
@@ -160,10 +162,10 @@ func (r *Reconciler) result(s *scope, err error) (ctrl.Result, error) {
 	return result, nil
 }
 
-// wake asks for a pass over a Trigger now.
+// wake asks for a pass that records an outcome.
 func (r *Reconciler) wake(key types.NamespacedName) {
 	if r.queue != nil {
-		r.queue.Add(ctrl.Request{NamespacedName: key})
+		r.queue.AddAfter(ctrl.Request{NamespacedName: key}, recordAfter)
 	}
 }
 
