@@ -152,16 +152,16 @@ func TestTwoWritesAFiring(t *testing.T) {
 
 func TestOutcomesAreRecorded(t *testing.T) {
 	f := newFiring(t, v1alpha1.CronTrigger{})
-	f.gateway.answer = func(context.Context, Call) Outcome {
+	f.gateway.answers(func(context.Context, Call) Outcome {
 		return Outcome{Result: v1alpha1.RunFailed, Message: "why", Started: f.clock.Now(), Duration: 1234 * time.Millisecond}
-	}
+	})
 	f.at(0, 0)
 	f.settled()
 	run := f.status().History[0]
 	if run.Result != v1alpha1.RunFailed || run.Message != "why" || *run.DurationMilliseconds != 1234 || run.StartedAt == nil {
 		t.Errorf("the run is %+v", run)
 	}
-	f.gateway.answer = func(context.Context, Call) Outcome { return Outcome{Result: v1alpha1.RunRefused, Message: "full"} }
+	f.gateway.answers(func(context.Context, Call) Outcome { return Outcome{Result: v1alpha1.RunRefused, Message: "full"} })
 	f.at(1, 0)
 	f.settled()
 	f.want("1 Refused", "0 Failed")
@@ -170,10 +170,10 @@ func TestOutcomesAreRecorded(t *testing.T) {
 func TestForbidRefusesWhileARunGoesOn(t *testing.T) {
 	f := newFiring(t, v1alpha1.CronTrigger{})
 	release := make(chan struct{})
-	f.gateway.answer = func(context.Context, Call) Outcome {
+	f.gateway.answers(func(context.Context, Call) Outcome {
 		<-release
 		return Outcome{Result: v1alpha1.RunSucceeded}
-	}
+	})
 	f.at(0, 0)
 	for minute := 1; minute <= 12; minute++ {
 		f.at(minute, 0)
@@ -191,10 +191,10 @@ func TestForbidRefusesWhileARunGoesOn(t *testing.T) {
 func TestAllowRunsBoth(t *testing.T) {
 	f := newFiring(t, v1alpha1.CronTrigger{ConcurrencyPolicy: v1alpha1.AllowConcurrent})
 	release := make(chan struct{})
-	f.gateway.answer = func(context.Context, Call) Outcome {
+	f.gateway.answers(func(context.Context, Call) Outcome {
 		<-release
 		return Outcome{Result: v1alpha1.RunSucceeded}
-	}
+	})
 	for minute := range 12 {
 		f.at(minute, 0)
 	}
@@ -211,13 +211,13 @@ func TestAllowRunsBoth(t *testing.T) {
 
 func TestReplaceEndsTheRunBefore(t *testing.T) {
 	f := newFiring(t, v1alpha1.CronTrigger{ConcurrencyPolicy: v1alpha1.ReplaceConcurrent})
-	f.gateway.answer = func(ctx context.Context, call Call) Outcome {
+	f.gateway.answers(func(ctx context.Context, call Call) Outcome {
 		if _, total := f.gateway.last(); total == 1 {
 			<-ctx.Done()
 			return Outcome{Result: v1alpha1.RunReplaced}
 		}
 		return Outcome{Result: v1alpha1.RunSucceeded}
-	}
+	})
 	f.at(0, 0)
 	eventually(t, "the first is called", func() error {
 		if _, total := f.gateway.last(); total != 1 {
@@ -262,16 +262,16 @@ func TestAnOutcomeIsKeptUntilItIsRecorded(t *testing.T) {
 // What another process has fired, or was about to, is neither fired again nor forgotten.
 func TestARunOfAnEarlierProcessIsUnknown(t *testing.T) {
 	f := newFiring(t, v1alpha1.CronTrigger{})
-	f.gateway.answer = func(ctx context.Context, _ Call) Outcome {
+	f.gateway.answers(func(ctx context.Context, _ Call) Outcome {
 		<-ctx.Done()
 		return Outcome{Result: v1alpha1.RunSucceeded}
-	}
+	})
 	f.at(0, 0)
 	f.want("0 Running")
 	f.process = f.newProcess()
 	f.pass()
 	f.want("0 Unknown")
-	f.gateway.answer = nil
+	f.gateway.answers(nil)
 	f.at(1, 0) // Forbid does not wait for what nobody knows
 	f.settled()
 	f.want("1 Succeeded", "0 Unknown")
@@ -434,11 +434,11 @@ func TestBadSchedulesAndEvents(t *testing.T) {
 func TestARunOutlivesItsTrigger(t *testing.T) {
 	f := newFiring(t, v1alpha1.CronTrigger{})
 	release, ended := make(chan struct{}), make(chan error, 1)
-	f.gateway.answer = func(ctx context.Context, _ Call) Outcome {
+	f.gateway.answers(func(ctx context.Context, _ Call) Outcome {
 		<-release
 		ended <- ctx.Err()
 		return Outcome{Result: v1alpha1.RunSucceeded}
-	}
+	})
 	f.at(0, 0)
 	f.patch(`{"enabled": false}`)
 	f.at(1, 0)
@@ -468,10 +468,10 @@ func TestCallsAreBounded(t *testing.T) {
 	f := newFiring(t, v1alpha1.CronTrigger{ConcurrencyPolicy: v1alpha1.AllowConcurrent, StartingDeadlineSeconds: 1})
 	f.process.calls = newCalls(1)
 	release := make(chan struct{})
-	f.gateway.answer = func(context.Context, Call) Outcome {
+	f.gateway.answers(func(context.Context, Call) Outcome {
 		<-release
 		return Outcome{Result: v1alpha1.RunSucceeded}
-	}
+	})
 	f.at(0, 0)
 	eventually(t, "the first goes on", func() error {
 		if _, total := f.gateway.last(); total != 1 {

@@ -54,13 +54,11 @@ func TestAScheduleRunsByItself(t *testing.T) {
 	})
 
 	called, release := make(chan string, 100), make(chan struct{})
-	gateway.mu.Lock()
-	gateway.answer = func(_ context.Context, call Call) Outcome {
+	gateway.answers(func(_ context.Context, call Call) Outcome {
 		called <- call.ID
 		<-release
 		return Outcome{Result: v1alpha1.RunFailed, Message: "at the end"}
-	}
-	gateway.mu.Unlock()
+	})
 	id := <-called
 	cancel()
 	close(release)

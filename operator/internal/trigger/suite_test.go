@@ -274,6 +274,13 @@ func (r *recorder) Call(ctx context.Context, call Call) Outcome {
 	return Outcome{Result: v1alpha1.RunSucceeded, Started: time.Now()}
 }
 
+// answers changes what is answered from now on.
+func (r *recorder) answers(answer func(context.Context, Call) Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = answer
+}
+
 // counts returns how often each id was called.
 func (r *recorder) counts() map[string]int {
 	r.mu.Lock()
