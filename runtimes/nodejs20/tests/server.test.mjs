@@ -14,7 +14,7 @@ import { errorMessage, resultMessage } from '../sless/server/termination.mjs';
 test('settings', () => {
   const { port, timeoutSeconds, concurrency, root, terminationLog } = readSettings({});
   assert.deepEqual([port, timeoutSeconds, concurrency, root, terminationLog], [8080, 60, 0, '/function', '/dev/termination-log']);
-  for (const [name, value] of [['PORT', '0'], ['PORT', 'x'], ['SLESS_TIMEOUT_SECONDS', '1.5'], ['SLESS_TIMEOUT_SECONDS', '٣'], ['SLESS_CONCURRENCY', '-1']]) {
+  for (const [name, value] of [['PORT', '0'], ['PORT', 'x'], ['SLESS_TIMEOUT_SECONDS', '1.5'], ['SLESS_TIMEOUT_SECONDS', '86401'], ['SLESS_TIMEOUT_SECONDS', '٣'], ['SLESS_CONCURRENCY', '-1']]) {
     assert.throws(() => readSettings({ [name]: value }), (err) => err instanceof BadSetting && err.message.startsWith(`${name} is '${value}'`));
   }
 });

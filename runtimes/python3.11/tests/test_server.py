@@ -19,8 +19,11 @@ class Environment(unittest.TestCase):
         self.assertEqual((settings.port, settings.timeout_seconds, settings.concurrency, settings.root), (8080, 60, 0, "/function"))
         self.assertEqual(settings.termination_log, "/dev/termination-log")
 
+    def test_a_job_may_take_a_day(self):
+        self.assertEqual(Settings.read({"SLESS_TIMEOUT_SECONDS": "86400"}).timeout_seconds, 86400)
+
     def test_bad(self):
-        for name, value in (("PORT", "0"), ("PORT", "x"), ("SLESS_TIMEOUT_SECONDS", "1.5"), ("SLESS_TIMEOUT_SECONDS", "٣"), ("SLESS_CONCURRENCY", "-1")):
+        for name, value in (("PORT", "0"), ("PORT", "x"), ("SLESS_TIMEOUT_SECONDS", "1.5"), ("SLESS_TIMEOUT_SECONDS", "86401"), ("SLESS_TIMEOUT_SECONDS", "٣"), ("SLESS_CONCURRENCY", "-1")):
             with self.assertRaisesRegex(BadSetting, f"{name} is '{value}'"):
                 Settings.read({name: value})
 

@@ -7,7 +7,7 @@ export class BadSetting extends Error {}
 export function readSettings(env = process.env) {
   return {
     port: whole(env, 'PORT', 8080, 1, 65535),
-    timeoutSeconds: whole(env, 'SLESS_TIMEOUT_SECONDS', 60, 1, 3600),
+    timeoutSeconds: whole(env, 'SLESS_TIMEOUT_SECONDS', 60, 1, 86400),
     concurrency: whole(env, 'SLESS_CONCURRENCY', 0, 0, 1_000_000),
     revision: env.SLESS_REVISION ?? '',
     eventFile: env.SLESS_EVENT_FILE ?? '',

@@ -27,7 +27,7 @@ class Settings(NamedTuple):
         """Reads and checks all of them."""
         return cls(
             port=_whole(env, "PORT", 8080, 1, 65535),
-            timeout_seconds=_whole(env, "SLESS_TIMEOUT_SECONDS", 60, 1, 3600),
+            timeout_seconds=_whole(env, "SLESS_TIMEOUT_SECONDS", 60, 1, 86400),
             concurrency=_whole(env, "SLESS_CONCURRENCY", 0, 0, 1_000_000),
             revision=env.get("SLESS_REVISION", ""),
             event_file=env.get("SLESS_EVENT_FILE", ""),
