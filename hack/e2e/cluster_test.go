@@ -41,7 +41,17 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "e2e: %v\nrun it by `make test`, or set KUBECONFIG to a cluster that sless is installed on\n", err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	// Schedules run beside the whole suite: they begin before the first test and are judged after the last.
+	schedules, err := startSchedules(context.Background())
+	code := m.Run()
+	if err == nil {
+		err = schedules.judge(context.Background())
+	}
+	if err != nil {
+		fmt.Printf("--- FAIL: schedules of every minute: %v\n", err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 func connect() error {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -119,57 +118,4 @@ func waitJob(t *testing.T, namespace, name string, phase v1alpha1.FunctionJobPha
 		return nil
 	})
 	return object
-}
-
-// A schedule of every minute, with both runtimes: started when the suite starts, asserted when everything else has run.
-func TestCronEveryMinute(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	for name, manifest := range map[string]string{
-		"cron-python": python("cron-python", "def handle(event):\n    print('got', event['mark'])\n    return 'done'\n"),
-		"cron-node":   node("cron-node", "exports.handle = async (event) => { console.log('got', event.mark); return 'done'; };\n"),
-	} {
-		apply(t, namespace, manifest+cronTrigger(name, name, `{schedule: "* * * * *", eventJSON: '{"mark": "tick-of-`+name+`"}'}`))
-	}
-	for _, name := range []string{"cron-python", "cron-node"} {
-		waitFunction(t, namespace, name, "True", v1alpha1.ReasonReady)
-		trigger := &v1alpha1.Trigger{}
-		eventually(t, name+" has run three times", func() error {
-			if err := get(t, namespace, name, trigger); err != nil {
-				return err
-			}
-			succeeded := 0
-			for _, run := range trigger.Status.History {
-				if run.Result == v1alpha1.RunSucceeded {
-					succeeded++
-				}
-			}
-			if succeeded < 3 {
-				return fmt.Errorf("%d runs of %+v", succeeded, trigger.Status.History)
-			}
-			return nil
-		})
-		checkHistory(t, trigger)
-		logs := kubectl(t, "", "logs", "-n", names.FunctionNamespace(namespace), "deployment/"+name)
-		if !strings.Contains(logs, "got tick-of-"+name) {
-			t.Errorf("the log of %s does not have its event:\n%s", name, logs)
-		}
-	}
-}
-
-// checkHistory sees that every tick is a whole minute, each is there once, the newest first, and that status agrees.
-func checkHistory(t *testing.T, trigger *v1alpha1.Trigger) {
-	t.Helper()
-	status := trigger.Status
-	for i, run := range status.History {
-		if run.ScheduledAt.Second() != 0 {
-			t.Errorf("a tick at %s", run.ScheduledAt)
-		}
-		if i > 0 && !run.ScheduledAt.Before(&status.History[i-1].ScheduledAt) {
-			t.Errorf("ticks out of order or twice: %s after %s", status.History[i-1].ScheduledAt, run.ScheduledAt)
-		}
-	}
-	if status.NextScheduleTime == nil || status.LastScheduleTime == nil || status.NextScheduleTime.Sub(status.LastScheduleTime.Time) > 2*time.Minute {
-		t.Errorf("last tick %s, next %s", status.LastScheduleTime, status.NextScheduleTime)
-	}
 }
