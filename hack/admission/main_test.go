@@ -57,7 +57,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	environment := &envtest.Environment{BinaryAssetsDirectory: programs}
+	environment := &envtest.Environment{BinaryAssetsDirectory: programs, ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute}
 	if server.config, err = environment.Start(); err != nil {
 		return 0, fmt.Errorf("start an API server: %w", err)
 	}

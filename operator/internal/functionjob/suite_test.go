@@ -11,27 +11,22 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap/zapcore"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/operator/internal/config"
 	"github.com/naeel/sless/operator/internal/env"
+	"github.com/naeel/sless/operator/internal/testcluster"
 )
 
 // patience is how long a test waits for what must come; it is never waited out when all is well.
@@ -42,41 +37,13 @@ var (
 	cluster *rest.Config
 	// kube reads and writes there without a cache.
 	kube   client.Client
-	scheme = runtime.NewScheme()
+	scheme = testcluster.Scheme()
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	log.SetLogger(zap.New(zap.Level(zapcore.ErrorLevel), zap.WriteTo(os.Stderr)))
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		if err := os.Setenv("KUBEBUILDER_ASSETS", "../../../.dev/bin"); err != nil {
-			panic(err)
-		}
-	}
-	environment := &envtest.Environment{CRDDirectoryPaths: []string{"../../../config/crd"}, ErrorIfCRDPathMissing: true}
-	var err error
-	if cluster, err = environment.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
-		return 1
-	}
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-		}
-	}()
-	cluster.QPS = -1
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			panic(err)
-		}
-	}
-	if kube, err = client.New(cluster, client.Options{Scheme: scheme}); err != nil {
-		panic(err)
-	}
-	return m.Run()
+	os.Exit(testcluster.Main(m, func(started testcluster.Cluster) {
+		cluster, kube = started.Config, started.Client
+	}))
 }
 
 var namespaces struct {
