@@ -55,9 +55,9 @@ const (
 
 const maxLabel = 63
 
-// Cut returns name if it is at most max characters long, else its beginning, a hyphen and eight characters of a hash of all of
+// cut returns name if it is at most max characters long, else its beginning, a hyphen and eight characters of a hash of all of
 // it. max must be at least 10.
-func Cut(name string, max int) string {
+func cut(name string, max int) string {
 	if len(name) <= max {
 		return name
 	}
@@ -73,13 +73,13 @@ func Hash(parts ...string) string {
 
 // FunctionNamespace returns the namespace in which the functions of a user's namespace run.
 func FunctionNamespace(namespace string) string {
-	return Cut(FunctionNamespacePrefix+namespace, maxLabel)
+	return cut(FunctionNamespacePrefix+namespace, maxLabel)
 }
 
 // Child returns the name of an object made for name: name, a hyphen and suffix, at most 63 characters. A name that is cut keeps
 // its suffix and gets a hash, so that two different names never give one.
 func Child(name, suffix string) string {
-	return Cut(name, maxLabel-len(suffix)-1) + "-" + suffix
+	return cut(name, maxLabel-len(suffix)-1) + "-" + suffix
 }
 
 // Selector returns the labels by which the pods of one owner are selected.
