@@ -21,6 +21,7 @@ type Function struct {
 	Concurrency *int32            `json:"concurrency,omitempty" doc:"How many calls one replica runs at a time. Absent: no limit."`
 	Replicas    *int32            `json:"replicas,omitempty" doc:"How many pods run. Absent in a new function means 1, and 0 means off. Left alone by a PUT without it, so that an autoscaler's figure stands."`
 	BuildSec    *int32            `json:"build_timeout_sec,omitempty" minimum:"1" doc:"How long a build may take, in seconds. Default 300, 10 to 3600."`
+	BuildSecret string            `json:"build_secret_name,omitempty" doc:"A Secret of the namespace with pip.conf, netrc or npmrc for the namespace's own package index. Only the step that installs dependencies sees it."`
 	RestartedAt string            `json:"restarted_at,omitempty" doc:"Any text. A new value restarts the pods. Left alone by a PUT without it."`
 
 	Namespace  string          `json:"namespace,omitempty" readOnly:"true" doc:"The namespace."`
@@ -35,6 +36,8 @@ type Function struct {
 type Source struct {
 	Inline map[string]string `json:"inline,omitempty" doc:"File names and their text, at most 96 KiB together."`
 	S3     *S3Source         `json:"s3,omitempty" doc:"A zip archive in an S3 bucket, or one uploaded to this server."`
+	HTTP   *HTTPSource       `json:"http,omitempty" doc:"A zip archive at an address."`
+	Git    *GitSource        `json:"git,omitempty" doc:"A folder of a Git repository."`
 	Image  string            `json:"image,omitempty" doc:"An image built elsewhere that keeps the runtime contract."`
 }
 
@@ -47,6 +50,21 @@ type S3Source struct {
 	VersionID  string `json:"version_id,omitempty" doc:"The object's version. Absent: the latest when the source is read."`
 	SHA256     string `json:"sha256,omitempty" doc:"Expected SHA-256 of the archive in hex."`
 	SecretName string `json:"secret_name,omitempty" doc:"A Secret of the namespace with accessKeyID and secretAccessKey."`
+	PollSec    *int32 `json:"poll_interval_sec,omitempty" minimum:"1" doc:"How often to look for another object under the key, in seconds, 10 to 86400. Absent: never."`
+}
+
+// HTTPSource is a zip archive at an address.
+type HTTPSource struct {
+	URL    string `json:"url" doc:"The address, http or https, without user or password."`
+	SHA256 string `json:"sha256" doc:"SHA-256 of the archive in hex."`
+}
+
+// GitSource is a folder of a Git repository.
+type GitSource struct {
+	URL        string `json:"url" doc:"The repository's address, http or https, without user or password."`
+	Ref        string `json:"ref" doc:"A branch, a tag, a full reference, or a commit as 40 hex digits."`
+	Path       string `json:"path,omitempty" doc:"The folder with the code. Absent: the root."`
+	SecretName string `json:"secret_name,omitempty" doc:"A Secret of the namespace with username and password."`
 }
 
 // EnvRef is a key of a Secret or ConfigMap. Exactly one of SecretName and ConfigMapName is set.
@@ -71,6 +89,7 @@ type FunctionStatus struct {
 	Status
 	CodeHash       string       `json:"code_hash,omitempty" doc:"code_hash of the code that is deployed."`
 	CodeSHA256     string       `json:"code_sha256,omitempty" doc:"Digest of the files that are deployed, the same whatever they came in."`
+	SourceRevision string       `json:"source_revision,omitempty" doc:"What the source was read at: the commit of git, the ETag of s3."`
 	Image          string       `json:"image,omitempty" doc:"The image, by digest."`
 	RuntimeVersion string       `json:"runtime_version,omitempty" doc:"The runtime image that it was built on, by digest."`
 	LastBuiltAt    *time.Time   `json:"last_built_at,omitempty" doc:"When the image was made."`
@@ -83,6 +102,7 @@ type FunctionStatus struct {
 // BuildStatus is one build.
 type BuildStatus struct {
 	Step      string     `json:"step,omitempty" doc:"Queued, Fetching, Installing, Pushing, Done or Failed."`
+	Position  int32      `json:"position,omitempty" doc:"Its place in the queue in step Queued; 1 is next."`
 	StartedAt *time.Time `json:"started_at,omitempty" doc:"When it began."`
 	LogTail   string     `json:"log_tail,omitempty" doc:"The end of the log of a build that failed."`
 }

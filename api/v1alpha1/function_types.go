@@ -104,7 +104,7 @@ type FunctionSpec struct {
 
 // Source is where code comes from. Exactly one field is set.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.inline), has(self.s3), has(self.image)].filter(x, x).size() == 1",message="exactly one of inline, s3 and image must be set"
+// +kubebuilder:validation:XValidation:rule="[has(self.inline), has(self.s3), has(self.http), has(self.git), has(self.image)].filter(x, x).size() == 1",message="exactly one of inline, s3, http, git and image must be set"
 type Source struct {
 	// inline is file names and their text, at most 96 KiB together. Names are relative paths with forward slashes.
 	// +optional
@@ -117,6 +117,14 @@ type Source struct {
 	// s3 is a zip archive in an S3 bucket.
 	// +optional
 	S3 *S3Source `json:"s3,omitempty"`
+
+	// http is a zip archive at an address.
+	// +optional
+	HTTP *HTTPSource `json:"http,omitempty"`
+
+	// git is a folder of a Git repository.
+	// +optional
+	Git *GitSource `json:"git,omitempty"`
 
 	// image is an image built elsewhere, as registry/name@sha256:… or with a tag that is resolved when the source is
 	// read. It must keep the runtime contract.
@@ -166,6 +174,55 @@ type S3Source struct {
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	SHA256 string `json:"sha256,omitempty"`
 	// secretName names a Secret of the same namespace with accessKeyID and secretAccessKey.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName,omitempty"`
+	// pollIntervalSeconds is how often the object is looked at; another ETag than that of the code that serves means: read it
+	// again. Absent means never: then only a change of the spec reads it. Not useful with versionID.
+	// +optional
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	PollIntervalSeconds int32 `json:"pollIntervalSeconds,omitempty"`
+}
+
+// HTTPSource is a zip archive at an address. Redirects are followed; an address that is not public is refused with reason
+// SourceInvalid unless the platform allows it.
+type HTTPSource struct {
+	// url is the address: http or https, without user or password.
+	// +required
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#@\s]+(/[^\s#]*)?$`
+	URL string `json:"url"`
+	// sha256 is the SHA-256 of the archive in hex; other bytes are refused with reason SourceInvalid. It is required: an address can
+	// be anybody's.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	SHA256 string `json:"sha256"`
+}
+
+// GitSource is a folder of a Git repository that is read by http or https.
+type GitSource struct {
+	// url is the repository's address: http or https, without user or password.
+	// +required
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#@\s]+/[^\s?#]+$`
+	URL string `json:"url"`
+	// ref is a branch, a tag, a full reference such as refs/heads/main, or a commit as 40 hex digits. A branch or tag is resolved when
+	// the source is read; status.sourceRevision has the commit. A tag goes before a branch of the same name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_./+@-]*$`
+	Ref string `json:"ref"`
+	// path is the folder with the code, relative to the repository's root. Absent means the root.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(part, part == '.' || part == '..')",message="path must not start with a slash or have . or .. parts"
+	Path string `json:"path,omitempty"`
+	// secretName names a Secret of the same namespace with username and password (a token is a password; of type
+	// kubernetes.io/basic-auth, or any other with these keys).
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -230,6 +287,12 @@ type Build struct {
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=3600
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+	// secretName names a Secret of the same namespace with credentials for the tenant's own package index: the keys pip.conf, netrc
+	// and npmrc, each optional, are such files. Only the step that installs dependencies sees them, and no image, log or status does.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName,omitempty"`
 }
 
 // Resources are a replica's requests and limits.
@@ -282,6 +345,10 @@ type FunctionStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	SourceDigest string `json:"sourceDigest,omitempty"`
+	// sourceRevision is what the source was read at: the commit of git, the ETag of s3. Empty for other sources.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	SourceRevision string `json:"sourceRevision,omitempty"`
 	// image is the image that is or will be deployed, by digest.
 	// +optional
 	// +kubebuilder:validation:MaxLength=768
@@ -300,6 +367,18 @@ type FunctionStatus struct {
 	// build is the build under way, or the last one.
 	// +optional
 	Build *BuildStatus `json:"build,omitempty"`
+	// images are the images that the Function used last, newest first, which the registry keeps: going back to the source of one
+	// of them builds nothing.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=50
+	// +kubebuilder:validation:items:MaxLength=768
+	Images []string `json:"images,omitempty"`
+	// runtimeHeld is a runtime image, by digest, on which the Function's pods did not become ready, so that it stays on runtimeVersion.
+	// A change of the source, the entrypoint or codeHash, or another runtime image, tries again.
+	// +optional
+	// +kubebuilder:validation:MaxLength=768
+	RuntimeHeld string `json:"runtimeHeld,omitempty"`
 	// replicas is how many pods exist.
 	// +optional
 	Replicas int32 `json:"replicas"`
@@ -322,6 +401,9 @@ type BuildStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Step string `json:"step,omitempty"`
+	// position is the build's place in the queue in step Queued; 1 is next.
+	// +optional
+	Position int32 `json:"position,omitempty"`
 	// jobName is the Job in the build namespace that installs dependencies, when there is one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63

@@ -55,7 +55,7 @@ func Function(fn *v1alpha1.Function) rest.Function {
 	wire := rest.Function{
 		Name: fn.Name, Labels: fn.Labels, Namespace: fn.Namespace, UID: string(fn.UID), Generation: fn.Generation, CreatedAt: timeOf(fn.CreationTimestamp),
 		Runtime: spec.Runtime, Entrypoint: spec.Entrypoint, Source: source(&spec.Source), CodeHash: spec.CodeHash,
-		TimeoutSec: positive(spec.TimeoutSeconds), BuildSec: positive(spec.Build.TimeoutSeconds), Concurrency: spec.Concurrency, Replicas: spec.Replicas,
+		TimeoutSec: positive(spec.TimeoutSeconds), BuildSec: positive(spec.Build.TimeoutSeconds), BuildSecret: spec.Build.SecretName, Concurrency: spec.Concurrency, Replicas: spec.Replicas,
 		RestartedAt: fn.Annotations[v1alpha1.RestartedAtAnnotation],
 		Status:      functionStatus(&fn.Status),
 	}
@@ -89,6 +89,7 @@ func ApplyFunction(wire *rest.Function, fn *v1alpha1.Function) {
 	setAnnotation(&fn.ObjectMeta, v1alpha1.RestartedAtAnnotation, wire.RestartedAt)
 	spec.Runtime, spec.Entrypoint, spec.CodeHash = wire.Runtime, wire.Entrypoint, wire.CodeHash
 	spec.TimeoutSeconds, spec.Build.TimeoutSeconds = value(wire.TimeoutSec), value(wire.BuildSec)
+	spec.Build.SecretName = wire.BuildSecret
 	spec.Concurrency, spec.Replicas = wire.Concurrency, wire.Replicas
 	applySource(wire.Source, &spec.Source)
 	applyResources(wire, spec)
@@ -161,32 +162,40 @@ func source(from *v1alpha1.Source) *rest.Source {
 	}
 	if s3 := from.S3; s3 != nil {
 		wire.S3 = &rest.S3Source{
-			Key: s3.Key, Bucket: s3.Bucket, Endpoint: s3.Endpoint, Region: s3.Region, VersionID: s3.VersionID, SHA256: s3.SHA256, SecretName: s3.SecretName,
+			Key: s3.Key, Bucket: s3.Bucket, Endpoint: s3.Endpoint, Region: s3.Region, VersionID: s3.VersionID, SHA256: s3.SHA256,
+			SecretName: s3.SecretName, PollSec: positive(s3.PollIntervalSeconds),
 		}
+	}
+	if http := from.HTTP; http != nil {
+		wire.HTTP = &rest.HTTPSource{URL: http.URL, SHA256: http.SHA256}
+	}
+	if git := from.Git; git != nil {
+		wire.Git = &rest.GitSource{URL: git.URL, Ref: git.Ref, Path: git.Path, SecretName: git.SecretName}
 	}
 	return wire
 }
 
 func applySource(wire *rest.Source, to *v1alpha1.Source) {
-	to.Inline, to.Image = nil, ""
+	*to = v1alpha1.Source{}
 	if wire == nil {
-		to.S3 = nil
 		return
 	}
 	for name, text := range wire.Inline {
 		put(&to.Inline, name, v1alpha1.InlineFile(text))
 	}
 	to.Image = wire.Image
-	s3 := wire.S3
-	if s3 == nil {
-		to.S3 = nil
-		return
+	if s3 := wire.S3; s3 != nil {
+		to.S3 = &v1alpha1.S3Source{
+			Key: s3.Key, Bucket: s3.Bucket, Endpoint: s3.Endpoint, Region: s3.Region, VersionID: s3.VersionID, SHA256: s3.SHA256,
+			SecretName: s3.SecretName, PollIntervalSeconds: value(s3.PollSec),
+		}
 	}
-	if to.S3 == nil {
-		to.S3 = &v1alpha1.S3Source{}
+	if http := wire.HTTP; http != nil {
+		to.HTTP = &v1alpha1.HTTPSource{URL: http.URL, SHA256: http.SHA256}
 	}
-	to.S3.Key, to.S3.Bucket, to.S3.Endpoint, to.S3.Region = s3.Key, s3.Bucket, s3.Endpoint, s3.Region
-	to.S3.VersionID, to.S3.SHA256, to.S3.SecretName = s3.VersionID, s3.SHA256, s3.SecretName
+	if git := wire.Git; git != nil {
+		to.Git = &v1alpha1.GitSource{URL: git.URL, Ref: git.Ref, Path: git.Path, SecretName: git.SecretName}
+	}
 }
 
 func envRef(from *v1alpha1.EnvVarSource) rest.EnvRef {
@@ -258,11 +267,11 @@ func applyQuantities(list *corev1.ResourceList, mib *int64, cores *float64) {
 func functionStatus(status *v1alpha1.FunctionStatus) *rest.FunctionStatus {
 	wire := &rest.FunctionStatus{
 		Status:   common(string(status.Phase), status.ObservedGeneration, status.Conditions),
-		CodeHash: status.CodeHash, CodeSHA256: status.SourceDigest, Image: status.Image, RuntimeVersion: status.RuntimeVersion,
+		CodeHash: status.CodeHash, CodeSHA256: status.SourceDigest, SourceRevision: status.SourceRevision, Image: status.Image, RuntimeVersion: status.RuntimeVersion,
 		LastBuiltAt: timeOfPointer(status.LastBuiltAt), Replicas: status.Replicas, ReadyReplicas: status.ReadyReplicas, URL: status.URL,
 	}
 	if build := status.Build; build != nil {
-		wire.Build = &rest.BuildStatus{Step: build.Step, StartedAt: timeOfPointer(build.StartedAt), LogTail: build.LogTail}
+		wire.Build = &rest.BuildStatus{Step: build.Step, Position: build.Position, StartedAt: timeOfPointer(build.StartedAt), LogTail: build.LogTail}
 	}
 	return wire
 }

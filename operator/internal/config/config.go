@@ -31,6 +31,8 @@ type Config struct {
 	ObjectStore ObjectStore `json:"objectStore"`
 	// Build bounds builds.
 	Build Build `json:"build,omitempty"`
+	// RuntimeUpgrade paces how functions come to the catalogue's new runtime images.
+	RuntimeUpgrade RuntimeUpgrade `json:"runtimeUpgrade,omitempty"`
 	// Function has the defaults and bounds of function pods.
 	Function Function `json:"function,omitempty"`
 	// Network says which addresses that a tenant names may be called.
@@ -121,8 +123,20 @@ type Build struct {
 	CPU string `json:"cpu,omitempty"`
 	// VolumeSize is the most an install step may write. Default 4Gi.
 	VolumeSize string `json:"volumeSize,omitempty"`
+	// KeepImages is how many images a function used last stay in the registry, the one that serves counted. Default 5, at most 50.
+	KeepImages int `json:"keepImages,omitempty"`
+	// KeepUnusedSeconds is how long a dependency image that no kept image needs stays. Default 86400.
+	KeepUnusedSeconds int64 `json:"keepUnusedSeconds,omitempty"`
 	// SpoolDir is where archives are kept while they are read. Default the system's temporary directory.
 	SpoolDir string `json:"spoolDir,omitempty"`
+}
+
+// RuntimeUpgrade paces how functions come to the catalogue's new runtime images. What a tenant changes is built on the new image at once.
+type RuntimeUpgrade struct {
+	// Paused keeps functions on the runtime images that they have. Default false.
+	Paused bool `json:"paused,omitempty"`
+	// MaxConcurrent is how many functions are upgraded at a time. Default 5.
+	MaxConcurrent int `json:"maxConcurrent,omitempty"`
 }
 
 // Function has the defaults and bounds of function pods.
@@ -146,6 +160,8 @@ type Network struct {
 	AllowedHosts []string `json:"allowedHosts,omitempty"`
 	// AllowedCIDRs are address ranges that may be called.
 	AllowedCIDRs []string `json:"allowedCIDRs,omitempty"`
+	// CAFile is a PEM bundle to trust besides the system's at addresses that a tenant names: sources by http, git and s3, and images.
+	CAFile string `json:"caFile,omitempty"`
 }
 
 // Gateway is how the operator calls the gateway.
@@ -189,6 +205,9 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Build.MaxFiles, 20000)
 	setDefault(&c.Build.Memory, "2Gi")
 	setDefault(&c.Build.VolumeSize, "4Gi")
+	setDefault(&c.Build.KeepImages, 5)
+	setDefault(&c.Build.KeepUnusedSeconds, 86400)
+	setDefault(&c.RuntimeUpgrade.MaxConcurrent, 5)
 	setDefault(&c.Build.SpoolDir, os.TempDir())
 	setDefault(&c.Function.Memory, "256Mi")
 	setDefault(&c.Function.CPU, "1")
