@@ -321,8 +321,15 @@ func TestLifeOfARoute(t *testing.T) {
 	// A new version is preferred as soon as it answers.
 	endpoint, server = pod(t, "2", "r2")
 	endpoint.Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(false)}
-	create(t, slice("sless-fn-"+ns, ns, "f", endpoint, server))
+	second := slice("sless-fn-"+ns, ns, "f", endpoint, server)
+	create(t, second)
 	p.becomes("public", "/fn/"+ns+"/f", 200, "r2 /")
+	for _, wanted := range []string{"r1", "r2"} { // the operator takes the version back, and then brings it after all
+		for _, s := range []*discoveryv1.EndpointSlice{first, second} {
+			update(t, s, func() { s.Labels[names.RevisionLabel] = wanted })
+		}
+		p.becomes("public", "/fn/"+ns+"/f", 200, wanted+" /")
+	}
 	remove(t, first)
 	p.becomes("admin", "/routes/"+ns+"/f", 200, `{"enabled":true,"revisions":{"r2":1}}`)
 

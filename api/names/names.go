@@ -26,6 +26,8 @@ const (
 	NamespaceLabel = "sless.io/namespace"
 	NameLabel      = "sless.io/name"
 	UIDLabel       = "sless.io/uid"
+	// RevisionLabel is on the pods of a Function, for the version that they are of, and on its Service, for the one that is wanted.
+	RevisionLabel  = "sless.io/revision"
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	// ManagedBy is the value of ManagedByLabel, and the field manager of server-side applies.
 	ManagedBy = "sless"

@@ -49,7 +49,7 @@ func TestAdmin(t *testing.T) {
 	r := &route.Route{Namespace: "ns", Name: "f", Pool: backend.NewPool(away{}, 1), Meter: counters.Meter("ns", "f")}
 	defer r.Pool.Close()
 	r.SetSpec(&route.Spec{Access: route.Disabled})
-	r.Pool.SetTargets([]backend.Target{{Address: "127.0.0.1:1", UID: "1", Ready: true, Serving: true}})
+	r.Pool.SetTargets([]backend.Target{{Address: "127.0.0.1:1", UID: "1", Ready: true, Serving: true}}, "")
 	table.Put(r)
 	expect("/routes/ns/f", 404, `{"enabled":false,"revisions":{"":1}}`)
 	r.SetSpec(&route.Spec{Access: route.Open})

@@ -4,6 +4,7 @@ package backend
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,7 +20,10 @@ type Pool struct {
 	closed    bool
 	limit     int // calls in flight an endpoint may have; 0: no limit
 	endpoints map[string]*Endpoint
-	// revisions are those of the endpoints, in the order in which they appeared: the last is the newest.
+	// revision is the one that is wanted, as the operator says; empty when it does not.
+	revision string
+	// revisions are those of the endpoints, in the order in which they appeared. While there is nothing of the one that is wanted, the last
+	// is taken for the newest.
 	revisions []string
 	// ranks are the endpoints to choose from. Within a rank the load decides; a later rank is used when the one before has nothing free,
 	// the last (stopping pods) only when the others are empty.
@@ -49,13 +53,15 @@ func (p *Pool) SetLimit(limit int) {
 	}
 }
 
-// SetTargets replaces the endpoints. Those that stay keep their state, and requests in flight are not disturbed.
-func (p *Pool) SetTargets(targets []Target) {
+// SetTargets replaces the endpoints, and says which revision is wanted, if that is known. Those that stay keep their state, and requests in
+// flight are not disturbed.
+func (p *Pool) SetTargets(targets []Target, revision string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return
 	}
+	p.revision = revision
 	old := p.endpoints
 	p.endpoints = make(map[string]*Endpoint, len(targets))
 	for _, target := range targets {
@@ -192,16 +198,28 @@ func (p *Pool) changed() {
 	p.dispatch()
 }
 
-// newestUsable returns the newest revision of which an endpoint is usable; "" when none has told its revision.
+// newestUsable returns the wanted revision if an endpoint of it is usable, else the newest of which one is; "" when none has told its
+// revision.
 func (p *Pool) newestUsable() string {
-	for i := len(p.revisions) - 1; i >= 0; i-- {
-		for _, e := range p.endpoints {
-			if e.revision == p.revisions[i] && e.usable() {
-				return p.revisions[i]
-			}
+	if p.revision != "" && p.serves(p.revision) {
+		return p.revision
+	}
+	for _, revision := range slices.Backward(p.revisions) {
+		if p.serves(revision) {
+			return revision
 		}
 	}
 	return ""
+}
+
+// serves says whether an endpoint of a revision is usable.
+func (p *Pool) serves(revision string) bool {
+	for _, e := range p.endpoints {
+		if e.revision == revision && e.usable() {
+			return true
+		}
+	}
+	return false
 }
 
 // choose returns the endpoint for the next request and counts it in, or nil when none is free. The pool is locked.

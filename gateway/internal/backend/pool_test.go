@@ -91,7 +91,7 @@ func TestStartingPodIsUsedAsSoonAsItAnswers(t *testing.T) {
 		pods := newPods()
 		p := NewPool(pods, 10)
 		defer p.Close()
-		p.SetTargets([]Target{starting("a")})
+		p.SetTargets([]Target{starting("a")}, "")
 		began := time.Now()
 		go func() {
 			time.Sleep(700 * time.Millisecond)
@@ -117,7 +117,7 @@ func TestAskingEnds(t *testing.T) {
 		pods := newPods()
 		p := NewPool(pods, 10)
 		defer p.Close()
-		p.SetTargets([]Target{starting("a")})
+		p.SetTargets([]Target{starting("a")}, "")
 		time.Sleep(askFor + time.Minute)
 		asked := pods.count("a")
 		time.Sleep(time.Hour)
@@ -126,7 +126,7 @@ func TestAskingEnds(t *testing.T) {
 			t.Errorf("asked %d times", asked)
 		}
 		pods.set("a", Answer{Healthy: true, Revision: "r1"})
-		p.SetTargets([]Target{ready("a")})
+		p.SetTargets([]Target{ready("a")}, "")
 		synctest.Wait()
 		check(t, "revisions once the kubelet says ready", map[string]int{"r1": 1}, p.Revisions())
 	})
@@ -138,7 +138,7 @@ func TestReadyPodIsAskedForItsRevisionOnly(t *testing.T) {
 		pods.set("silent", Answer{Healthy: true})
 		p := NewPool(pods, 10)
 		defer p.Close()
-		p.SetTargets([]Target{ready("silent"), ready("late")})
+		p.SetTargets([]Target{ready("silent"), ready("late")}, "")
 		check(t, "usable before anything is known", 20, func() (sum int) {
 			for _, n := range chosen(t, p, 20) {
 				sum += n
@@ -160,10 +160,10 @@ func TestNewestRevisionFirst(t *testing.T) {
 		defer p.Close()
 		pods.set("old1", Answer{Healthy: true, Revision: "r1"})
 		pods.set("old2", Answer{Healthy: true, Revision: "r1"})
-		p.SetTargets([]Target{ready("old1"), ready("old2")})
+		p.SetTargets([]Target{ready("old1"), ready("old2")}, "")
 		synctest.Wait()
 
-		p.SetTargets([]Target{ready("old1"), ready("old2"), starting("new")})
+		p.SetTargets([]Target{ready("old1"), ready("old2"), starting("new")}, "")
 		time.Sleep(time.Second)
 		check(t, "while the new pod starts", 0, chosen(t, p, 20)["new"])
 
@@ -173,7 +173,7 @@ func TestNewestRevisionFirst(t *testing.T) {
 
 		// A pod of the old revision that is made again is still of the old one.
 		pods.set("old3", Answer{Healthy: true, Revision: "r1"})
-		p.SetTargets([]Target{ready("old1"), ready("old3"), ready("new")})
+		p.SetTargets([]Target{ready("old1"), ready("old3"), ready("new")}, "")
 		synctest.Wait()
 		check(t, "with a late old pod", map[string]int{"new": 20}, chosen(t, p, 20))
 
@@ -183,11 +183,34 @@ func TestNewestRevisionFirst(t *testing.T) {
 		p.SetLimit(0)
 
 		// A roll-back: the first revision is the newest again once it has been gone.
-		p.SetTargets([]Target{ready("new")})
+		p.SetTargets([]Target{ready("new")}, "")
 		pods.set("back", Answer{Healthy: true, Revision: "r1"})
-		p.SetTargets([]Target{ready("new"), starting("back")})
+		p.SetTargets([]Target{ready("new"), starting("back")}, "")
 		synctest.Wait()
 		check(t, "after the roll-back", map[string]int{"back": 20}, chosen(t, p, 20))
+	})
+}
+
+// Which revision is the newest is for the operator to say: during a roll-out that is taken back midway the pods of both are there, and what
+// appeared last is what nobody wants any more.
+func TestWantedRevisionFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods()
+		pods.set("old", Answer{Healthy: true, Revision: "r1"})
+		pods.set("new", Answer{Healthy: true, Revision: "r2"})
+		p := NewPool(pods, 10)
+		defer p.Close()
+		p.SetTargets([]Target{ready("old")}, "r1")
+		synctest.Wait()
+		p.SetTargets([]Target{ready("old"), ready("new")}, "r2")
+		synctest.Wait()
+		check(t, "as the roll-out goes", map[string]int{"new": 20}, chosen(t, p, 20))
+		p.SetTargets([]Target{ready("old"), ready("new")}, "r1")
+		check(t, "taken back", map[string]int{"old": 20}, chosen(t, p, 20))
+		p.SetTargets([]Target{ready("old"), ready("new")}, "r3")
+		check(t, "before the first pod of another is there", map[string]int{"new": 20}, chosen(t, p, 20))
+		p.SetTargets([]Target{ready("old"), ready("new")}, "")
+		check(t, "unsaid", map[string]int{"new": 20}, chosen(t, p, 20))
 	})
 }
 
@@ -198,14 +221,14 @@ func TestTerminatingPods(t *testing.T) {
 		pods.set("b", Answer{Healthy: true, Revision: "r1"})
 		p := NewPool(pods, 10)
 		defer p.Close()
-		p.SetTargets([]Target{ready("a"), terminating("b")})
+		p.SetTargets([]Target{ready("a"), terminating("b")}, "")
 		synctest.Wait()
 		check(t, "beside another", map[string]int{"a": 10}, chosen(t, p, 10))
 		check(t, "not counted", map[string]int{"r1": 1}, p.Revisions())
 		check(t, "not asked", 0, pods.count("b"))
-		p.SetTargets([]Target{terminating("b")})
+		p.SetTargets([]Target{terminating("b")}, "")
 		check(t, "when no other is there", map[string]int{"b": 10}, chosen(t, p, 10))
-		p.SetTargets([]Target{{Address: "b", UID: "uid-b", Terminating: true}})
+		p.SetTargets([]Target{{Address: "b", UID: "uid-b", Terminating: true}}, "")
 		check(t, "when it does not serve any more", map[string]int{ErrNone.Error(): 1}, chosen(t, p, 1))
 	})
 }
@@ -217,7 +240,7 @@ func TestEjectedPodReturnsWhenItAnswers(t *testing.T) {
 		pods.set("b", Answer{Healthy: true, Revision: "r1"})
 		p := NewPool(pods, 10)
 		defer p.Close()
-		p.SetTargets([]Target{ready("a"), ready("b")})
+		p.SetTargets([]Target{ready("a"), ready("b")}, "")
 		synctest.Wait()
 		e, err := p.Try(nil)
 		if err != nil {
@@ -245,13 +268,13 @@ func TestPodAtAnOldAddressIsAnother(t *testing.T) {
 		pods.set("a", Answer{Healthy: true, Revision: "r1"})
 		p := NewPool(pods, 10)
 		defer p.Close()
-		p.SetTargets([]Target{starting("a")})
+		p.SetTargets([]Target{starting("a")}, "")
 		synctest.Wait()
 		check(t, "first pod", map[string]int{"r1": 1}, p.Revisions())
 		pods.mu.Lock()
 		delete(pods.answers, "a")
 		pods.mu.Unlock()
-		p.SetTargets([]Target{{Address: "a", UID: "another"}})
+		p.SetTargets([]Target{{Address: "a", UID: "another"}}, "")
 		time.Sleep(time.Second)
 		check(t, "second pod", map[string]int{}, p.Revisions())
 	})
@@ -263,11 +286,11 @@ func TestReadinessLost(t *testing.T) {
 		pods.set("a", Answer{Healthy: true, Revision: "r1"})
 		p := NewPool(pods, 10)
 		defer p.Close()
-		p.SetTargets([]Target{starting("a")})
+		p.SetTargets([]Target{starting("a")}, "")
 		synctest.Wait()
-		p.SetTargets([]Target{ready("a")})
+		p.SetTargets([]Target{ready("a")}, "")
 		pods.set("a", Answer{Revision: "r1"})
-		p.SetTargets([]Target{starting("a")})
+		p.SetTargets([]Target{starting("a")}, "")
 		synctest.Wait()
 		check(t, "not ready any more", map[string]int{ErrNone.Error(): 1}, chosen(t, p, 1))
 	})
@@ -280,7 +303,7 @@ func TestLeastInFlightOfTwo(t *testing.T) {
 	for i := range 4 {
 		targets = append(targets, ready(fmt.Sprint(i)))
 	}
-	p.SetTargets(targets)
+	p.SetTargets(targets, "")
 	count := chosen(t, p, 400)
 	for address, n := range count {
 		// Two random choices keep the fullest within a few of the mean; one random choice would be 30 off often.
@@ -314,7 +337,7 @@ func TestSettled(t *testing.T) {
 			"refuses":  {pods, []Target{ready("b")}, true},
 		} {
 			p := NewPool(test.asker, 10)
-			p.SetTargets(test.targets)
+			p.SetTargets(test.targets, "")
 			time.Sleep(10 * time.Second)
 			if got := p.Settled(); got != test.want {
 				t.Errorf("%s: %v", name, got)
@@ -327,7 +350,7 @@ func TestSettled(t *testing.T) {
 func TestTryLeavesOut(t *testing.T) {
 	p := NewPool(newPods(), 10)
 	defer p.Close()
-	p.SetTargets([]Target{ready("a"), ready("b")})
+	p.SetTargets([]Target{ready("a"), ready("b")}, "")
 	first, err := p.Try(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func full(t *testing.T, maxWaiting int) (*Pool, *Endpoint) {
 	pods.set("a", Answer{Healthy: true, Revision: "r1"})
 	p := NewPool(pods, maxWaiting)
 	p.SetLimit(1)
-	p.SetTargets([]Target{ready("a")})
+	p.SetTargets([]Target{ready("a")}, "")
 	e, err := p.Try(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestWaitEnds(t *testing.T) {
 		_, waiting := p.Load()
 		check(t, "left waiting", 0, waiting)
 
-		p.SetTargets(nil)
+		p.SetTargets(nil, "")
 		_, err = p.Wait(t.Context(), time.Now().Add(time.Second))
 		check(t, "with no endpoint", ErrNone.Error(), err.Error())
 		p.Release(held)
@@ -126,7 +126,7 @@ func TestMoreReplicasServeThoseWhoWait(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		p.SetTargets([]Target{ready("a"), ready("b")})
+		p.SetTargets([]Target{ready("a"), ready("b")}, "")
 		check(t, "first", "b", <-got)
 		p.SetLimit(2)
 		second, third := <-got, <-got
@@ -143,7 +143,7 @@ func TestNothingIsLost(t *testing.T) {
 	p := NewPool(newPods(), 20)
 	defer p.Close()
 	p.SetLimit(limit)
-	p.SetTargets([]Target{ready("a"), ready("b")})
+	p.SetTargets([]Target{ready("a"), ready("b")}, "")
 	var inUse [2]atomic.Int32
 	var served atomic.Int32
 	var all sync.WaitGroup

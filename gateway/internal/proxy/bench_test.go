@@ -65,7 +65,7 @@ func benchGateway(b *testing.B, pod *httptest.Server, routes, limit int) *httpte
 		r.SetSpec(&route.Spec{Access: route.Open, Timeout: soon, Concurrency: limit})
 		if i == 0 {
 			address := pod.Listener.Addr().String()
-			r.Pool.SetTargets([]backend.Target{{Address: address, UID: "1", Ready: true, Serving: true}, {Address: address, UID: "2", Ready: true, Serving: true}})
+			r.Pool.SetTargets([]backend.Target{{Address: address, UID: "1", Ready: true, Serving: true}, {Address: address, UID: "2", Ready: true, Serving: true}}, "")
 		}
 		table.Put(r)
 	}

@@ -127,7 +127,7 @@ func TestBurstWhileStarting(t *testing.T) {
 		all.Go(func() { answers <- s.call(request) })
 	}
 	eventually(t, "all wait", func() bool { _, waiting := r.Pool.Load(); return waiting == callers })
-	r.Pool.SetTargets([]backend.Target{{Address: p.address, UID: "1"}})
+	r.Pool.SetTargets([]backend.Target{{Address: p.address, UID: "1"}}, "")
 	all.Wait()
 	for range callers {
 		got := <-answers

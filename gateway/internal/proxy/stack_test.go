@@ -93,7 +93,7 @@ func open() *route.Spec { return &route.Spec{Access: route.Open, Timeout: soon} 
 func (s *stack) function(name string, spec *route.Spec, pods ...*pod) *route.Route {
 	r := &route.Route{Namespace: "ns", Name: name, Pool: backend.NewPool(s.asker, 100), Meter: s.metrics.Meter("ns", name)}
 	r.SetSpec(spec)
-	r.Pool.SetTargets(targetsOf(pods...))
+	r.Pool.SetTargets(targetsOf(pods...), "")
 	s.table.Put(r)
 	return r
 }

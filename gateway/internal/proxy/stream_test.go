@@ -222,7 +222,7 @@ func TestCallerGoneWhileWaiting(t *testing.T) {
 			t.Error("an answer")
 		}
 		eventually(t, "the queue is empty", func() bool { _, waiting := r.Pool.Load(); return waiting == 0 })
-		r.Pool.SetTargets(targetsOf(reached))
+		r.Pool.SetTargets(targetsOf(reached), "")
 		check(t, "memory for bodies given back", true, func() bool {
 			eventually(t, "spare memory", func() bool { return s.gateway.spare.Load() == spareBytes })
 			return true

@@ -48,6 +48,7 @@ func stripSlice(object *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	stripped.Labels = map[string]string{
 		names.NamespaceLabel: object.Labels[names.NamespaceLabel],
 		names.NameLabel:      object.Labels[names.NameLabel],
+		names.RevisionLabel:  object.Labels[names.RevisionLabel],
 	}
 	for _, port := range object.Ports {
 		stripped.Ports = append(stripped.Ports, discoveryv1.EndpointPort{Name: port.Name, Port: port.Port})

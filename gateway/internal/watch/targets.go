@@ -45,6 +45,20 @@ func targets(slices []*discoveryv1.EndpointSlice) []backend.Target {
 	return all
 }
 
+// wanted returns the revision that the operator wants to serve. Every slice has that label from its Service; while they don't agree, the
+// change is on its way, and nobody knows which is the later.
+func wanted(slices []*discoveryv1.EndpointSlice) string {
+	revision := ""
+	for i, slice := range slices {
+		said := slice.Labels[names.RevisionLabel]
+		if i > 0 && said != revision {
+			return ""
+		}
+		revision = said
+	}
+	return revision
+}
+
 func target(e *discoveryv1.Endpoint, port string) (backend.Target, bool) {
 	if len(e.Addresses) == 0 {
 		return backend.Target{}, false

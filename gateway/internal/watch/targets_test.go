@@ -98,7 +98,7 @@ func TestStrip(t *testing.T) {
 	check(t, "Trigger", lean, trigger)
 
 	full := slice(discoveryv1.AddressTypeIPv4, endpoint("10.0.0.1", "a", discoveryv1.EndpointConditions{}))
-	full.Labels = map[string]string{names.NamespaceLabel: "ns", names.NameLabel: "f"}
+	full.Labels = map[string]string{names.NamespaceLabel: "ns", names.NameLabel: "f", names.RevisionLabel: "r1"}
 	kept := full.DeepCopy()
 	full.Labels["other"] = "x"
 	full.Endpoints[0].Zone = new("z")
@@ -117,6 +117,29 @@ func check(t *testing.T, what string, want, full any) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestWanted(t *testing.T) {
+	labelled := func(revision string) *discoveryv1.EndpointSlice {
+		s := slice(discoveryv1.AddressTypeIPv4)
+		s.Labels = map[string]string{names.RevisionLabel: revision}
+		return s
+	}
+	for _, test := range []struct {
+		want   string
+		slices []*discoveryv1.EndpointSlice
+	}{
+		{"", nil},
+		{"r1", []*discoveryv1.EndpointSlice{labelled("r1")}},
+		{"r1", []*discoveryv1.EndpointSlice{labelled("r1"), labelled("r1")}},
+		{"", []*discoveryv1.EndpointSlice{labelled("r1"), labelled("r2")}},
+		{"", []*discoveryv1.EndpointSlice{labelled(""), labelled("r1")}},
+		{"", []*discoveryv1.EndpointSlice{labelled(""), slice(discoveryv1.AddressTypeIPv4)}},
+	} {
+		if got := wanted(test.slices); got != test.want {
+			t.Errorf("of %v: %q, want %q", test.slices, got, test.want)
+		}
 	}
 }
 

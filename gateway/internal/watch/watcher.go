@@ -137,7 +137,8 @@ func (w *Watcher) sync(key string) {
 		current = w.newRoute(function.Namespace, function.Name)
 	}
 	current.SetSpec(route.Compile(function, indexed[*v1alpha1.Trigger](w.triggers, key)))
-	current.Pool.SetTargets(targets(w.slicesOf(key)))
+	slices := w.slicesOf(key)
+	current.Pool.SetTargets(targets(slices), wanted(slices))
 	if w.table.Lookup(key) == nil {
 		w.table.Put(current)
 	}

@@ -19,7 +19,7 @@ import (
 
 const (
 	// revisionLabel is on the pods of a Function and says which version they are.
-	revisionLabel = "sless.io/revision"
+	revisionLabel = names.RevisionLabel
 	// inputsAnnotation is on the Deployment of a Function and stands for what of its pods is the tenant's choice.
 	inputsAnnotation = "sless.io/inputs"
 	// restartedAt is the annotation of kubectl rollout restart.
@@ -91,11 +91,13 @@ func buildTemplate(s *scope, cfg *config.Config) (*corev1ac.PodTemplateSpecApply
 	return template, revision
 }
 
-// buildService returns the Service by which the gateway and the tenant's own pods find those of a Function.
+// buildService returns the Service by which the gateway and the tenant's own pods find those of a Function. Its label goes on to the
+// EndpointSlices, and tells the gateway which of the pods there are of the version that is wanted now.
 func buildService(s *scope) *corev1ac.ServiceApplyConfiguration {
 	function := s.function
 	return corev1ac.Service(function.Name, s.tenant).
 		WithLabels(names.Labels(Kind, function.Namespace, function.Name, function.UID)).
+		WithLabels(map[string]string{revisionLabel: s.revision}).
 		WithSpec(corev1ac.ServiceSpec().
 			WithType(corev1.ServiceTypeClusterIP).
 			WithSelector(names.Selector(Kind, function.Namespace, function.Name)).

@@ -85,8 +85,9 @@ func TestBuildGolden(t *testing.T) {
 		}(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			deployment, _ := buildDeployment(s, testConfig(t))
+			deployment, revision := buildDeployment(s, testConfig(t))
 			golden(t, name+"-deployment.yaml", deployment)
+			s.revision = revision
 			golden(t, name+"-service.yaml", buildService(s))
 		})
 	}

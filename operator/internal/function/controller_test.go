@@ -99,6 +99,9 @@ func TestLife(t *testing.T) {
 	if function.Status.CodeHash != "v2" || function.Status.ReadyReplicas != 2 {
 		t.Errorf("after mending: %+v", function.Status)
 	}
+	if wanted := s.service("hello").Labels[revisionLabel]; wanted != s.deployment("hello").Spec.Template.Labels[revisionLabel] || wanted == scaled.Spec.Template.Labels[revisionLabel] {
+		t.Errorf("the Service names revision %q", wanted)
+	}
 }
 
 // A codeHash that stands for the same bytes is taken over and restarts nothing.

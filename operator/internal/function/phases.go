@@ -75,9 +75,9 @@ func (r *Reconciler) reconcileEnv(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// reconcileService makes the Service; it is the same for all versions.
+// reconcileService makes the Service, which names the version that the Deployment has by now.
 func (r *Reconciler) reconcileService(ctx context.Context, s *scope) error {
-	if !s.deployable() {
+	if !s.deployed {
 		return nil
 	}
 	current := &corev1.Service{}

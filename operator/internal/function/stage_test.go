@@ -172,6 +172,16 @@ func (s *stage) deployment(name string) *appsv1.Deployment {
 }
 
 // rollOut plays the controller of Deployments: every pod that the Deployment asks for now answers.
+// service returns the Service of a Function.
+func (s *stage) service(name string) *corev1.Service {
+	s.t.Helper()
+	service := &corev1.Service{}
+	if err := cluster.Client.Get(s.t.Context(), client.ObjectKey{Namespace: s.tenant(), Name: name}, service); err != nil {
+		s.t.Fatal(err)
+	}
+	return service
+}
+
 func (s *stage) rollOut(name string) { s.t.Helper(); s.rollOutWith(name, nil) }
 
 func (s *stage) rollOutWith(name string, edit func(*appsv1.DeploymentStatus)) {
