@@ -126,7 +126,7 @@ func addControllers(mgr ctrl.Manager, cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("make the builder: %w", err)
 	}
-	tenants := &tenant.Tenants{Client: mgr.GetClient(), PullConfigFile: cfg.Registry.PullConfigFile, AllowedCIDRs: cfg.Network.AllowedCIDRs}
+	tenants := &tenant.Tenants{Client: mgr.GetClient(), PullConfigFile: cfg.Registry.PullConfigFile, Network: cfg.Network}
 	environments := &env.Store{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
 	for _, runnable := range []interface{ Start(context.Context) error }{builder, tenants} {
 		if err := mgr.Add(runnable); err != nil {

@@ -25,6 +25,8 @@ const (
 	ReasonRegistryUnavailable = "RegistryUnavailable"
 	// ReasonObjectStoreUnavailable says that the object store does not answer; the build goes on when it does.
 	ReasonObjectStoreUnavailable = "ObjectStoreUnavailable"
+	// ReasonSourceUnavailable says that the server that has the source does not answer, or says that it can't; the build goes on when it does.
+	ReasonSourceUnavailable = "SourceUnavailable"
 	// ReasonFunctionNotReady says that a Trigger or FunctionJob waits for its Function.
 	ReasonFunctionNotReady = "FunctionNotReady"
 	// ReasonRunning says that a run is under way.

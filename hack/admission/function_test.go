@@ -13,7 +13,7 @@ source: {inline: {handler.py: "def handle(event): pass"}}
 
 func functionCases() []ruleCase {
 	var all []ruleCase
-	for _, some := range [][]ruleCase{functionNames(), functionSources(), functionFiles(), functionEnv(), functionNumbers()} {
+	for _, some := range [][]ruleCase{functionNames(), functionSources(), functionAddresses(), functionFiles(), functionEnv(), functionNumbers()} {
 		all = append(all, some...)
 	}
 	return all
@@ -37,7 +37,7 @@ func functionNames() []ruleCase {
 
 func functionSources() []ruleCase {
 	const (
-		one  = "exactly one of inline, s3 and image must be set"
+		one  = "exactly one of inline, s3, http, git and image must be set"
 		key  = "key must not start with a slash or have . or .. parts"
 		from = `runtime: python3.11
 source: {s3: {key: `
@@ -61,6 +61,38 @@ source: {s3: {key: `
 		{about: "a key with a dot part", spec: from + "./code.zip}}", refusal: key},
 		{about: "a key with dots in names", spec: from + "v1..2/code.tar.zip}}"},
 		{about: "a digest that is none", spec: from + "code.zip, sha256: abc}}", refusal: "sha256"},
+	}
+}
+
+func functionAddresses() []ruleCase {
+	const (
+		archive = "runtime: python3.11\nsource: {http: {url: "
+		tree    = "runtime: python3.11\nsource: {git: {url: "
+	)
+	digest := ", sha256: " + strings.Repeat("a", 64) + "}}"
+	return []ruleCase{
+		{about: "an archive at an address", spec: archive + "'https://example.org/code.zip'" + digest},
+		{about: "an archive at an address with a port and a signature", spec: archive + "'http://example.org:8080/code.zip?signature=a%2Fb'" + digest},
+		{about: "an archive at an address without a digest", spec: archive + "'https://example.org/code.zip'}}", refusal: "sha256"},
+		{about: "an archive at an address with a digest that is none", spec: archive + "'https://example.org/code.zip', sha256: abc}}", refusal: "sha256"},
+		{about: "an archive in a file", spec: archive + "'file:///etc/passwd'" + digest, refusal: "url"},
+		{about: "an archive by ftp", spec: archive + "'ftp://example.org/code.zip'" + digest, refusal: "url"},
+		{about: "an archive at an address with a password in it", spec: archive + "'https://a:b@example.org/code.zip'" + digest, refusal: "url"},
+		{about: "a repository", spec: tree + "'https://example.org/team/code.git', ref: main}}"},
+		{about: "a commit of a folder of a private repository", spec: tree + "'http://example.org/code', ref: " + strings.Repeat("0a", 20) + ", path: functions/hello, secretName: login}}"},
+		{about: "a full reference", spec: tree + "'https://example.org/code', ref: refs/tags/v1.0.0}}"},
+		{about: "a repository without a ref", spec: tree + "'https://example.org/code'}}", refusal: "ref"},
+		{about: "a ref that is an option", spec: tree + "'https://example.org/code', ref: --upload-pack=evil}}", refusal: "ref"},
+		{about: "a ref with a space", spec: tree + "'https://example.org/code', ref: 'a b'}}", refusal: "ref"},
+		{about: "a repository by ssh", spec: tree + "'ssh://git@example.org/code', ref: main}}", refusal: "url"},
+		{about: "a repository on a disk", spec: tree + "/srv/code, ref: main}}", refusal: "url"},
+		{about: "a repository with a password in its address", spec: tree + "'https://a:b@example.org/code', ref: main}}", refusal: "url"},
+		{about: "a folder that climbs out", spec: tree + "'https://example.org/code', ref: main, path: ../../etc}}", refusal: "path"},
+		{about: "a folder from the root", spec: tree + "'https://example.org/code', ref: main, path: /etc}}", refusal: "path"},
+		{about: "two addresses", spec: "runtime: python3.11\nsource: {http: {url: 'https://example.org/a', sha256: " + strings.Repeat("a", 64) + "}, git: {url: 'https://example.org/b', ref: main}}", refusal: "exactly one of"},
+		{about: "an object that is looked at", spec: "runtime: python3.11\nsource: {s3: {key: a.zip, pollIntervalSeconds: 10}}"},
+		{about: "an object that is looked at too often", spec: "runtime: python3.11\nsource: {s3: {key: a.zip, pollIntervalSeconds: 9}}", refusal: "pollIntervalSeconds"},
+		{about: "an object that is hardly ever looked at", spec: "runtime: python3.11\nsource: {s3: {key: a.zip, pollIntervalSeconds: 86401}}", refusal: "pollIntervalSeconds"},
 	}
 }
 

@@ -37,7 +37,7 @@ const (
 type pipeline struct {
 	config   config.Config
 	limits   archive.Limits
-	objects  *source.S3
+	sources  *source.Sources
 	registry *registry.Registry
 	checked  atomic.Bool // the registry was found fit
 }
@@ -92,35 +92,6 @@ func (p *pipeline) resolve(ctx context.Context, request Request) (outcome, error
 	}
 	_, digest, _ := strings.Cut(image, "@")
 	return outcome{result: &Result{Image: image, SourceDigest: digest, BuiltAt: time.Now()}}, nil
-}
-
-// open reads the source. The tree can be read until the closer is closed.
-func (p *pipeline) open(ctx context.Context, request Request) (*archive.Tree, io.Closer, error) {
-	object := request.Source.S3
-	if object == nil {
-		tree, err := archive.FromFiles(request.Source.Inline, p.limits)
-		return tree, io.NopCloser(nil), err
-	}
-	wanted := source.Object{
-		Key: object.Key, Bucket: object.Bucket, Endpoint: object.Endpoint, Region: object.Region,
-		VersionID: object.VersionID, SHA256: object.SHA256, NamespaceUID: request.NamespaceUID,
-	}
-	if own := object.Credentials; own != nil {
-		wanted.AccessKeyID, wanted.SecretAccessKey = own.AccessKeyID, own.SecretAccessKey
-		if own.AccessKeyID == "" || own.SecretAccessKey == "" {
-			return nil, nil, fault.Terminal(v1alpha1.ReasonSourceNotFound, "the Secret that source.s3.secretName names has no accessKeyID or no secretAccessKey; add the key")
-		}
-	}
-	file, size, err := p.objects.Fetch(ctx, wanted)
-	if err != nil {
-		return nil, nil, err
-	}
-	tree, err := archive.FromZip(file, size, p.limits, layout.Entrypoints(request.Runtime.Language, request.Entrypoint))
-	if err != nil {
-		file.Close()
-		return nil, nil, err
-	}
-	return tree, file, nil
 }
 
 func checkEntrypoint(request Request, tree *archive.Tree) error {

@@ -5,6 +5,8 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -82,7 +84,7 @@ func testConfig(t *testing.T, registryHost, storeURL string) config.Config {
 
 func newPipeline(t *testing.T, cfg config.Config) *pipeline {
 	t.Helper()
-	guard, err := dial.NewGuard(nil, nil)
+	guard, err := dial.NewGuard(config.Network{AllowedCIDRs: []string{"127.0.0.1/32"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,11 +92,11 @@ func newPipeline(t *testing.T, cfg config.Config) *pipeline {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := source.NewS3(cfg.ObjectStore, guard, cfg.Build.SpoolDir, cfg.Build.MaxArchiveBytes)
+	sources, err := source.New(cfg, guard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &pipeline{config: cfg, limits: archive.Limits{Files: cfg.Build.MaxFiles, Bytes: cfg.Build.MaxUnpackedBytes}, objects: objects, registry: images}
+	return &pipeline{config: cfg, limits: archive.Limits{Files: cfg.Build.MaxFiles, Bytes: cfg.Build.MaxUnpackedBytes}, sources: sources, registry: images}
 }
 
 func pushRuntime(t *testing.T, host string) string {
@@ -233,6 +235,13 @@ func TestZipAndInlineAreOneSource(t *testing.T) {
 	request.Source = Source{S3: &S3Source{Key: "hello.zip"}}
 	if zipped := b.must(t, request); zipped.SourceDigest != inline.SourceDigest || zipped.Image != inline.Image {
 		t.Errorf("got %+v, want %+v", zipped, inline)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(buffer.Bytes()) })) //nolint:errcheck // the client notices
+	defer server.Close()
+	sum := sha256.Sum256(buffer.Bytes())
+	request.Source = Source{HTTP: &HTTPSource{URL: server.URL, SHA256: hex.EncodeToString(sum[:])}}
+	if fetched := b.must(t, request); fetched.SourceDigest != inline.SourceDigest || fetched.Image != inline.Image {
+		t.Errorf("got %+v, want %+v", fetched, inline)
 	}
 }
 

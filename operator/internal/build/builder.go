@@ -64,6 +64,7 @@ type Source struct {
 	// Inline is file names and their text.
 	Inline map[string]string
 	S3     *S3Source
+	HTTP   *HTTPSource
 	// Image is an image built elsewhere, by tag or digest.
 	Image string
 }
@@ -82,6 +83,14 @@ type S3Source struct {
 	Credentials *S3Credentials
 }
 
+// HTTPSource is a zip archive at an address.
+type HTTPSource struct {
+	// URL is the address, http or https.
+	URL string
+	// SHA256 is the expected digest of the archive in hex.
+	SHA256 string
+}
+
 // S3Credentials open a tenant's own bucket.
 type S3Credentials struct {
 	AccessKeyID     string
@@ -98,6 +107,9 @@ func (r Request) Key() string {
 			own = "tenant"
 		}
 		parts = append(parts, "s3", own, s3.Endpoint, s3.Region, s3.Bucket, s3.Key, s3.VersionID, s3.SHA256)
+	}
+	if http := r.Source.HTTP; http != nil {
+		parts = append(parts, "http", http.URL, http.SHA256)
 	}
 	if r.Source.Inline != nil {
 		files, _ := json.Marshal(r.Source.Inline) // strings always encode, and maps are sorted

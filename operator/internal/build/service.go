@@ -54,7 +54,7 @@ type jobs interface {
 
 // New returns a Service for the platform's registry, object store and build namespace.
 func New(cfg config.Config, client kubernetes.Interface) (*Service, error) {
-	guard, err := dial.NewGuard(cfg.Network.AllowedHosts, cfg.Network.AllowedCIDRs)
+	guard, err := dial.NewGuard(cfg.Network)
 	if err != nil {
 		return nil, err
 	}
@@ -62,14 +62,14 @@ func New(cfg config.Config, client kubernetes.Interface) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := source.NewS3(cfg.ObjectStore, guard, cfg.Build.SpoolDir, cfg.Build.MaxArchiveBytes)
+	sources, err := source.New(cfg, guard)
 	if err != nil {
 		return nil, err
 	}
 	local := &pipeline{
 		config:   cfg,
 		limits:   archive.Limits{Files: cfg.Build.MaxFiles, Bytes: cfg.Build.MaxUnpackedBytes},
-		objects:  objects,
+		sources:  sources,
 		registry: images,
 	}
 	return newService(local, install.NewRunner(client, cfg), cfg.Build.MaxConcurrent), nil

@@ -160,6 +160,9 @@ type Network struct {
 	AllowedHosts []string `json:"allowedHosts,omitempty"`
 	// AllowedCIDRs are address ranges that may be called.
 	AllowedCIDRs []string `json:"allowedCIDRs,omitempty"`
+	// DeniedCIDRs are address ranges that may not be called although they are public or allowed: the platform's own, such as those of
+	// nodes. A host in AllowedHosts may be called there all the same.
+	DeniedCIDRs []string `json:"deniedCIDRs,omitempty"`
 	// CAFile is a PEM bundle to trust besides the system's at addresses that a tenant names: sources by http, git and s3, and images.
 	CAFile string `json:"caFile,omitempty"`
 }
@@ -270,9 +273,11 @@ func (c *Config) validate() error {
 			wrong(field, "must be a quantity such as 512Mi or 500m")
 		}
 	}
-	for i, cidr := range c.Network.AllowedCIDRs {
-		if _, err := netip.ParsePrefix(cidr); err != nil {
-			wrong(fmt.Sprintf("network.allowedCIDRs[%d]", i), "must be an address range such as 10.0.0.0/8")
+	for field, ranges := range map[string][]string{"allowedCIDRs": c.Network.AllowedCIDRs, "deniedCIDRs": c.Network.DeniedCIDRs} {
+		for i, cidr := range ranges {
+			if _, err := netip.ParsePrefix(cidr); err != nil {
+				wrong(fmt.Sprintf("network.%s[%d]", field, i), "must be an address range such as 10.0.0.0/8")
+			}
 		}
 	}
 	return errors.Join(errs...)

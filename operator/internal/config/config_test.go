@@ -33,6 +33,7 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 		"url":           {"https://functions.example.org/", "functions.example.org", "externalURL must be"},
 		"tag":           {"@sha256:0", ":v1", "runtimes[0].image must name the image by digest"},
 		"quantity":      {"checkImage: o", "checkImage: o, memory: lots", "build.memory must be a quantity"},
+		"no range":      {"checkImage: o}", "checkImage: o}\nnetwork: {deniedCIDRs: [10.0.0.1]}", "network.deniedCIDRs[0] must be an address range"},
 		"no host":       {"host: r,", "", "registry.host is required"},
 		"one for all":   {"host: r,", "host: r, repository: all,", "registry.repository must contain {namespace}"},
 	} {

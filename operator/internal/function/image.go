@@ -140,6 +140,9 @@ func buildRequest(function *v1alpha1.Function, namespaceUID string, cfg *config.
 			request.Source.S3.Credentials = &build.S3Credentials{}
 		}
 	}
+	if http := spec.Source.HTTP; http != nil {
+		request.Source.HTTP = &build.HTTPSource{URL: http.URL, SHA256: http.SHA256}
+	}
 	return request, nil
 }
 

@@ -3,7 +3,9 @@ package tenant
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -17,6 +19,7 @@ import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 
 	"github.com/naeel/sless/api/names"
+	"github.com/naeel/sless/operator/internal/config"
 )
 
 // Names in and around a tenant's namespace.
@@ -67,11 +70,11 @@ func newNamespace(user *corev1.Namespace) *corev1.Namespace {
 
 // buildBoundaries returns what bounds the namespace made for a user's namespace, in the order in which it has to be written: the
 // operator's rights come first.
-func buildBoundaries(user, made, uid string, pullConfig []byte, allowed []string) []runtime.ApplyConfiguration {
+func buildBoundaries(user, made, uid string, pullConfig []byte, network config.Network) []runtime.ApplyConfiguration {
 	return []runtime.ApplyConfiguration{
 		corev1ac.Namespace(made).WithLabels(namespaceLabels(user, uid)),
 		buildRoleBinding(made),
-		buildNetworkPolicy(user, made, allowed),
+		buildNetworkPolicy(user, made, network),
 		corev1ac.Secret(PullSecret, made).
 			WithLabels(ownLabels()).
 			WithType(corev1.SecretTypeDockerConfigJson).
@@ -91,15 +94,21 @@ func buildRoleBinding(made string) *rbacv1ac.RoleBindingApplyConfiguration {
 }
 
 // buildNetworkPolicy lets the gateway and the tenant's own two namespaces in, and out what DESIGN calls the outside.
-func buildNetworkPolicy(user, made string, allowed []string) *networkingv1ac.NetworkPolicyApplyConfiguration {
+func buildNetworkPolicy(user, made string, network config.Network) *networkingv1ac.NetworkPolicyApplyConfiguration {
 	own := []*networkingv1ac.NetworkPolicyPeerApplyConfiguration{inNamespace(user), inNamespace(made)}
 	gateway := inNamespace(names.SystemNamespace).
 		WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(map[string]string{gatewayLabel: gatewayName}))
-	outside := []*networkingv1ac.NetworkPolicyPeerApplyConfiguration{
-		addresses("0.0.0.0/0", closedIPv4...), addresses("::/0", closedIPv6...),
+	var outside []*networkingv1ac.NetworkPolicyPeerApplyConfiguration
+	open := func(cidr string, closed ...string) {
+		denied, all := within(cidr, network.DeniedCIDRs)
+		if !all {
+			outside = append(outside, addresses(cidr, append(slices.Clone(closed), denied...)...))
+		}
 	}
-	for _, cidr := range allowed {
-		outside = append(outside, addresses(cidr))
+	open("0.0.0.0/0", closedIPv4...)
+	open("::/0", closedIPv6...)
+	for _, cidr := range network.AllowedCIDRs {
+		open(cidr)
 	}
 	return networkingv1ac.NetworkPolicy(networkPolicy, made).
 		WithLabels(ownLabels()).
@@ -125,6 +134,25 @@ func inNamespace(name string) *networkingv1ac.NetworkPolicyPeerApplyConfiguratio
 
 func addresses(cidr string, except ...string) *networkingv1ac.NetworkPolicyPeerApplyConfiguration {
 	return networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR(cidr).WithExcept(except...))
+}
+
+// within returns the denied ranges that lie in a range, and whether one of them is all of it. The configuration has none that is no range.
+func within(cidr string, denied []string) (parts []string, all bool) {
+	whole, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return nil, true
+	}
+	for _, text := range denied {
+		part, err := netip.ParsePrefix(text)
+		if err != nil || !part.Overlaps(whole) {
+			continue
+		}
+		if part.Bits() <= whole.Bits() {
+			return nil, true
+		}
+		parts = append(parts, part.Masked().String())
+	}
+	return parts, false
 }
 
 func port(protocol corev1.Protocol, number int32) *networkingv1ac.NetworkPolicyPortApplyConfiguration {

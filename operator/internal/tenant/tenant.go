@@ -21,6 +21,7 @@ import (
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/config"
 )
 
 var (
@@ -35,8 +36,8 @@ type Tenants struct {
 	Client client.Client
 	// PullConfigFile is the Docker config.json that is copied into every tenant's namespace.
 	PullConfigFile string
-	// AllowedCIDRs are address ranges that functions may call although they are private.
-	AllowedCIDRs []string
+	// Network has the address ranges that functions may call although they are private, and those that they may not.
+	Network config.Network
 
 	mu      sync.Mutex
 	applied map[string]applied // by the user's namespace; guarded by mu
@@ -83,7 +84,7 @@ func (t *Tenants) Ensure(ctx context.Context, namespace string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	return made.Name, t.ensureBoundaries(ctx, made, buildBoundaries(namespace, made.Name, string(user.UID), pullConfig, t.AllowedCIDRs))
+	return made.Name, t.ensureBoundaries(ctx, made, buildBoundaries(namespace, made.Name, string(user.UID), pullConfig, t.Network))
 }
 
 // ensureNamespace returns the tenant's namespace. One that is left from an earlier namespace of the user's name is removed first, so that

@@ -19,6 +19,7 @@ import (
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/config"
 	"github.com/naeel/sless/operator/internal/testcluster"
 )
 
@@ -33,7 +34,7 @@ func newTenants(t *testing.T) (*Tenants, string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.json")
 	write(t, file, `{"auths":{"registry.example.org":{}}}`)
-	return &Tenants{Client: cluster.Client, PullConfigFile: file, AllowedCIDRs: []string{"10.1.2.0/24"}}, file
+	return &Tenants{Client: cluster.Client, PullConfigFile: file, Network: config.Network{AllowedCIDRs: []string{"10.1.2.0/24"}, DeniedCIDRs: []string{"10.1.2.128/25", "203.0.113.0/24", "2001:db8::/32"}}}, file
 }
 
 func write(t *testing.T, file, text string) {

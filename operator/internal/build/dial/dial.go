@@ -11,9 +11,12 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/naeel/sless/operator/internal/config"
 )
 
 // ForbiddenError is a connection that was refused because of its address.
@@ -26,40 +29,62 @@ type ForbiddenError struct {
 
 // Error implements error.
 func (e *ForbiddenError) Error() string {
-	return fmt.Sprintf("%s is at %s, an address that functions may not name; use a public address, or ask the platform's operator to allow it (network.allowedHosts, network.allowedCIDRs)", e.Host, e.Address)
+	return fmt.Sprintf("%s is at %s, an address that functions may not name; use a public address, or ask the platform's operator to allow it (network.allowedHosts, network.allowedCIDRs, network.deniedCIDRs)", e.Host, e.Address)
 }
 
 // Guard knows which addresses tenants may name.
 type Guard struct {
-	hosts    map[string]bool
-	prefixes []netip.Prefix
+	hosts           map[string]bool
+	allowed, denied []netip.Prefix
+	tls             *tls.Config
 }
 
-// NewGuard returns a Guard that allows public addresses, the given hosts wherever they are, and the given ranges.
-func NewGuard(hosts, cidrs []string) (*Guard, error) {
+// NewGuard returns a Guard that allows public addresses, the configuration's hosts wherever they are, and its ranges.
+func NewGuard(network config.Network) (*Guard, error) {
 	guard := &Guard{hosts: map[string]bool{}}
-	for _, host := range hosts {
+	for _, host := range network.AllowedHosts {
 		guard.hosts[normalHost(host)] = true
 	}
+	var err error
+	if guard.allowed, err = prefixes(network.AllowedCIDRs); err != nil {
+		return nil, fmt.Errorf("network.allowedCIDRs: %w", err)
+	}
+	if guard.denied, err = prefixes(network.DeniedCIDRs); err != nil {
+		return nil, fmt.Errorf("network.deniedCIDRs: %w", err)
+	}
+	if guard.tls, err = trusting(network.CAFile); err != nil {
+		return nil, fmt.Errorf("network.caFile: %w", err)
+	}
+	return guard, nil
+}
+
+func prefixes(cidrs []string) ([]netip.Prefix, error) {
+	var parsed []netip.Prefix
 	for _, cidr := range cidrs {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil {
-			return nil, fmt.Errorf("allowed range %q: %w", cidr, err)
+			return nil, err
 		}
-		guard.prefixes = append(guard.prefixes, prefix.Masked())
+		parsed = append(parsed, prefix.Masked())
 	}
-	return guard, nil
+	return parsed, nil
+}
+
+func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 func normalHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
 // Transport returns a transport for addresses that tenants name. Every connection is checked when it is made, so that neither a
 // redirect nor a name that resolves differently the second time gets around it. It uses no proxy: a proxy would make the connection
-// out of sight.
+// out of sight. It decompresses nothing, so that what is counted is what came.
 func (g *Guard) Transport() *http.Transport {
 	transport := base()
 	transport.Proxy = nil
 	transport.DialContext = g.dialContext
+	transport.DisableCompression = true
+	transport.TLSClientConfig = g.tls.Clone()
 	return transport
 }
 
@@ -82,12 +107,10 @@ func (g *Guard) check(host, resolved string) error {
 		return fmt.Errorf("address of %s: %w", host, err)
 	}
 	addr := addrPort.Addr().WithZone("").Unmap()
-	for _, prefix := range g.prefixes {
-		if prefix.Contains(addr) {
-			return nil
-		}
+	if contains(g.denied, addr) || contains(g.denied, inner(addr)) {
+		return &ForbiddenError{Host: host, Address: addr}
 	}
-	if Forbidden(addr) {
+	if !contains(g.allowed, addr) && Forbidden(addr) {
 		return &ForbiddenError{Host: host, Address: addr}
 	}
 	return nil
@@ -100,7 +123,10 @@ var special = []netip.Prefix{
 	netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("::/96"),
 	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2001::/32"), // Teredo: a way to IPv4 addresses through somebody's relay
+	netip.MustParsePrefix("fec0::/10"),
 }
 
 var (
@@ -110,23 +136,22 @@ var (
 
 // Forbidden says whether an address is loopback, link-local, private or otherwise not public.
 func Forbidden(addr netip.Addr) bool {
+	addr = inner(addr)
+	return addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr.IsUnspecified() ||
+		!addr.IsValid() || contains(special, addr)
+}
+
+// inner is the IPv4 address that an IPv6 address stands for, or the address itself.
+func inner(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap()
-	if addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr.IsUnspecified() || !addr.IsValid() {
-		return true
-	}
-	for _, prefix := range special {
-		if prefix.Contains(addr) {
-			return true
-		}
-	}
 	bytes := addr.As16()
-	switch { // an IPv4 address in IPv6 clothes
+	switch {
 	case nat64.Contains(addr):
-		return Forbidden(netip.AddrFrom4([4]byte(bytes[12:16])))
+		return netip.AddrFrom4([4]byte(bytes[12:16]))
 	case sixToV4.Contains(addr):
-		return Forbidden(netip.AddrFrom4([4]byte(bytes[2:6])))
+		return netip.AddrFrom4([4]byte(bytes[2:6]))
 	}
-	return false
+	return addr
 }
 
 const dialTimeout = 10 * time.Second
@@ -141,20 +166,29 @@ func base() *http.Transport {
 // system's; an empty caFile adds none.
 func Trusted(caFile string) (*http.Transport, error) {
 	transport := base()
+	trust, err := trusting(caFile)
+	if err != nil {
+		return nil, err
+	}
+	transport.TLSClientConfig = trust
+	return transport, nil
+}
+
+// trusting returns the system's trust, and that in caFile besides.
+func trusting(caFile string) (*tls.Config, error) {
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile == "" {
-		return transport, nil
+		return trust, nil
 	}
 	pem, err := os.ReadFile(caFile)
 	if err != nil {
 		return nil, fmt.Errorf("read CA bundle: %w", err)
 	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
+	if trust.RootCAs, err = x509.SystemCertPool(); err != nil {
+		trust.RootCAs = x509.NewCertPool()
 	}
-	if !pool.AppendCertsFromPEM(pem) {
+	if !trust.RootCAs.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("CA bundle %s has no certificate in PEM", caFile)
 	}
-	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	return transport, nil
+	return trust, nil
 }

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"net/url"
 	"testing"
+
+	"github.com/naeel/sless/operator/internal/config"
 )
 
 func TestForbidden(t *testing.T) {
@@ -15,6 +17,7 @@ func TestForbidden(t *testing.T) {
 		"10.1.2.3": true, "172.16.0.1": true, "192.168.1.1": true, "100.64.1.1": true, "fd00::1": true, "fd00:ec2::254": true,
 		"169.254.169.254": true, "fe80::1": true, "224.0.0.1": true, "ff02::1": true, "255.255.255.255": true,
 		"::ffff:127.0.0.1": true, "::ffff:169.254.169.254": true, "64:ff9b::7f00:1": true, "2002:7f00:1::": true,
+		"::127.0.0.1": true, "64:ff9b::a9fe:a9fe": true, "2001::1": true, "fec0::1": true,
 		"1.1.1.1": false, "8.8.8.8": false, "172.15.0.1": false, "2606:4700::1111": false, "64:ff9b::808:808": false,
 	} {
 		if got := Forbidden(netip.MustParseAddr(address)); got != want {
@@ -32,9 +35,9 @@ func TestGuardAtDialTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		hosts, cidrs []string
-		url          string
-		forbidden    bool
+		hosts, cidrs, denied []string
+		url                  string
+		forbidden            bool
 	}{
 		"address":             {url: "http://" + port, forbidden: true},
 		"name":                {url: "http://localhost:" + localhost.Port(), forbidden: true},
@@ -42,10 +45,14 @@ func TestGuardAtDialTime(t *testing.T) {
 		"another range":       {url: "http://" + port, cidrs: []string{"10.0.0.0/8"}, forbidden: true},
 		"allowed host":        {url: "http://" + port, hosts: []string{"127.0.0.1"}},
 		"host in other case":  {url: "http://" + port, hosts: []string{"127.0.0.1."}},
+		"denied in allowed":   {url: "http://" + port, cidrs: []string{"127.0.0.0/8"}, denied: []string{"127.0.0.1/32"}, forbidden: true},
+		"denied elsewhere":    {url: "http://" + port, cidrs: []string{"127.0.0.0/8"}, denied: []string{"127.0.0.2/32"}},
+		"denied, its host":    {url: "http://" + port, hosts: []string{"127.0.0.1"}, denied: []string{"127.0.0.0/8"}},
+		"mapped":              {url: "http://[::ffff:127.0.0.1]:" + localhost.Port(), forbidden: true},
 		"another host listed": {url: "http://" + port, hosts: []string{"localhost"}, forbidden: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			guard, err := NewGuard(test.hosts, test.cidrs)
+			guard, err := NewGuard(config.Network{AllowedHosts: test.hosts, AllowedCIDRs: test.cidrs, DeniedCIDRs: test.denied})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,6 +69,22 @@ func TestGuardAtDialTime(t *testing.T) {
 	}
 }
 
+// A public address that is the platform's own is refused in every form.
+func TestDenied(t *testing.T) {
+	guard, err := NewGuard(config.Network{DeniedCIDRs: []string{"203.0.113.0/24", "2001:db8::/32"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]bool{
+		"203.0.113.9:80": true, "[::ffff:203.0.113.9]:80": true, "[64:ff9b::cb00:7109]:80": true, "[2002:cb00:7109::]:80": true, "[2001:db8::1]:80": true,
+		"198.51.100.1:80": false, "[2606:4700::1111]:80": false,
+	} {
+		if got := guard.check("host", address); (got != nil) != want {
+			t.Errorf("%s: %v", address, got)
+		}
+	}
+}
+
 func TestGuardFollowsNoRedirectInside(t *testing.T) {
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request got inside") }))
 	defer inside.Close()
@@ -72,7 +95,7 @@ func TestGuardFollowsNoRedirectInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard, err := NewGuard([]string{"localhost"}, nil)
+	guard, err := NewGuard(config.Network{AllowedHosts: []string{"localhost"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +108,9 @@ func TestGuardFollowsNoRedirectInside(t *testing.T) {
 }
 
 func TestNewGuardRefusesWhatIsNoRange(t *testing.T) {
-	if _, err := NewGuard(nil, []string{"10.0.0.1"}); err == nil {
-		t.Error("an address without a length was taken for a range")
+	for _, network := range []config.Network{{AllowedCIDRs: []string{"10.0.0.1"}}, {DeniedCIDRs: []string{"10.0.0.1"}}} {
+		if _, err := NewGuard(network); err == nil {
+			t.Errorf("an address without a length was taken for a range: %+v", network)
+		}
 	}
 }

@@ -179,7 +179,7 @@ func TestPrivateCA(t *testing.T) {
 }
 
 func TestNewRefusesWhatMakesNoRepository(t *testing.T) {
-	guard, err := dial.NewGuard(nil, nil)
+	guard, err := dial.NewGuard(config.Network{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func configFor(t *testing.T, s *server) config.Registry {
 
 func connect(t *testing.T, cfg config.Registry, allowedHosts ...string) *Registry {
 	t.Helper()
-	guard, err := dial.NewGuard(allowedHosts, nil)
+	guard, err := dial.NewGuard(config.Network{AllowedHosts: allowedHosts})
 	if err != nil {
 		t.Fatal(err)
 	}

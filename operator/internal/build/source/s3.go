@@ -1,13 +1,9 @@
-// Package source fetches archives into files on disk.
 package source
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -44,20 +40,18 @@ func (o Object) own() bool { return o.AccessKeyID == "" }
 
 // S3 fetches objects.
 type S3 struct {
-	store    config.ObjectStore
-	spoolDir string
-	maxBytes int64
-	trusted  http.RoundTripper
-	guarded  http.RoundTripper
+	store   config.ObjectStore
+	spool   spool
+	trusted http.RoundTripper
+	guarded http.RoundTripper
 }
 
-// NewS3 returns a fetcher that spools to files below spoolDir and refuses objects of more than maxBytes.
-func NewS3(store config.ObjectStore, guard *dial.Guard, spoolDir string, maxBytes int64) (*S3, error) {
+func newS3(store config.ObjectStore, guard *dial.Guard, spool spool) (*S3, error) {
 	trusted, err := dial.Trusted(store.CAFile)
 	if err != nil {
 		return nil, err
 	}
-	return &S3{store: store, spoolDir: spoolDir, maxBytes: maxBytes, trusted: trusted, guarded: guard.Transport()}, nil
+	return &S3{store: store, spool: spool, trusted: trusted, guarded: guard.Transport()}, nil
 }
 
 // Fetch returns the object as a file that has no name any more: closing it frees the disk, and so does the end of the process.
@@ -72,10 +66,17 @@ func (s *S3) Fetch(ctx context.Context, object Object) (*os.File, int64, error) 
 		return nil, 0, s.explain(ctx, object, err)
 	}
 	defer body.Close()
-	if info.Size > s.maxBytes {
-		return nil, 0, s.tooLarge(object)
+	file, size, sum, err := s.spool.take(body, info.Size)
+	switch {
+	case errors.Is(err, errTooLarge):
+		return nil, 0, s.spool.tooLarge(s.name(object))
+	case err != nil:
+		return nil, 0, s.explain(ctx, object, err)
+	case object.SHA256 != "" && sum != object.SHA256:
+		file.Close()
+		return nil, 0, otherBytes(s.name(object), sum, "source.s3.sha256", object.SHA256)
 	}
-	return s.spool(ctx, object, body)
+	return file, size, nil
 }
 
 // locate fills in where the object is. Without credentials of the tenant's own that is below the tenant's folder, whatever else was
@@ -138,49 +139,6 @@ func (s *S3) platformKeys() (keyID, secret string, err error) {
 	return keyID, secret, nil
 }
 
-func (s *S3) spool(ctx context.Context, object Object, body io.Reader) (*os.File, int64, error) {
-	file, err := Spool(s.spoolDir)
-	if err != nil {
-		return nil, 0, err
-	}
-	size, err := s.copy(ctx, object, file, body)
-	if err != nil {
-		file.Close()
-		return nil, 0, err
-	}
-	return file, size, nil
-}
-
-func (s *S3) copy(ctx context.Context, object Object, file *os.File, body io.Reader) (int64, error) {
-	digest := sha256.New()
-	size, err := io.Copy(io.MultiWriter(file, digest), io.LimitReader(body, s.maxBytes+1))
-	_, onDisk := errors.AsType[*os.PathError](err)
-	switch sum := hex.EncodeToString(digest.Sum(nil)); {
-	case onDisk:
-		return 0, fault.Transient(v1alpha1.ReasonBuildFailed, "the platform's disk for sources can't be written: %v", err)
-	case err != nil:
-		return 0, s.explain(ctx, object, err)
-	case size > s.maxBytes:
-		return 0, s.tooLarge(object)
-	case object.SHA256 != "" && sum != object.SHA256:
-		return 0, fault.Terminal(v1alpha1.ReasonSourceInvalid, "%s has SHA-256 %s, and source.s3.sha256 says %s; upload the right archive, or correct the field", s.name(object), sum, object.SHA256)
-	}
-	return size, nil
-}
-
-// Spool returns a new file without a name below dir.
-func Spool(dir string) (*os.File, error) {
-	file, err := os.CreateTemp(dir, "sless-source-")
-	if err != nil {
-		return nil, fault.Transient(v1alpha1.ReasonBuildFailed, "the platform's disk for sources can't be written: %v", err)
-	}
-	if err := os.Remove(file.Name()); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("unlink spool file: %w", err)
-	}
-	return file, nil
-}
-
 func (s *S3) name(object Object) string {
 	text := fmt.Sprintf("object %q of bucket %q", object.Key, object.Bucket)
 	if object.VersionID != "" {
@@ -189,14 +147,13 @@ func (s *S3) name(object Object) string {
 	return text
 }
 
-func (s *S3) tooLarge(object Object) error {
-	return fault.Terminal(v1alpha1.ReasonSourceTooLarge, "%s is larger than %d bytes; leave out what the function does not need", s.name(object), s.maxBytes)
-}
-
 // explain tells what only the user can mend from what passes by itself.
 func (s *S3) explain(ctx context.Context, object Object, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if known, ok := errors.AsType[*fault.Error](err); ok {
+		return known
 	}
 	if forbidden, ok := errors.AsType[*dial.ForbiddenError](err); ok {
 		return fault.Terminal(v1alpha1.ReasonSourceInvalid, "source.s3.endpoint: %v", forbidden)

@@ -79,7 +79,7 @@ func (s *store) seen() []string {
 
 const maxBytes = 100
 
-func newS3(t *testing.T, endpoint string, allowedHosts ...string) *S3 {
+func newTestS3(t *testing.T, endpoint string, allowedHosts ...string) *S3 {
 	t.Helper()
 	folder := t.TempDir()
 	for name, value := range map[string]string{"accessKeyID": "platform\n", "secretAccessKey": "platform-secret\n"} {
@@ -87,11 +87,11 @@ func newS3(t *testing.T, endpoint string, allowedHosts ...string) *S3 {
 			t.Fatal(err)
 		}
 	}
-	guard, err := dial.NewGuard(allowedHosts, nil)
+	guard, err := dial.NewGuard(config.Network{AllowedHosts: allowedHosts})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewS3(config.ObjectStore{Endpoint: endpoint, Region: "us-east-1", Bucket: "sless", CredentialsDir: folder}, guard, t.TempDir(), maxBytes)
+	s, err := newS3(config.ObjectStore{Endpoint: endpoint, Region: "us-east-1", Bucket: "sless", CredentialsDir: folder}, guard, spool{t.TempDir(), maxBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestFetch(t *testing.T) {
 		"own, no bucket":      {object: Object{Key: "hello.zip", Bucket: "absent", AccessKeyID: "tenant", SecretAccessKey: "s3cr3t"}, reason: v1alpha1.ReasonSourceNotFound, terminal: true, says: `"absent"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fetcher := newS3(t, s.URL)
+			fetcher := newTestS3(t, s.URL)
 			test.object.NamespaceUID = "uid"
 			s.seen()
 			file, size, err := fetcher.Fetch(t.Context(), test.object)
@@ -171,13 +171,13 @@ func TestFetch(t *testing.T) {
 func TestFetchLeavesNoFile(t *testing.T) {
 	s := newStore(t)
 	s.objects["/sless/tenants/uid/hello.zip?"] = "x"
-	fetcher := newS3(t, s.URL)
+	fetcher := newTestS3(t, s.URL)
 	file, _, err := fetcher.Fetch(t.Context(), Object{Key: "hello.zip", NamespaceUID: "uid"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	left, err := os.ReadDir(fetcher.spoolDir)
+	left, err := os.ReadDir(fetcher.spool.dir)
 	if err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
@@ -187,7 +187,7 @@ func TestATenantsEndpointIsGuarded(t *testing.T) {
 	platform, own := newStore(t), newStore(t)
 	own.objects["/own/hello.zip?"] = "own"
 	object := Object{Key: "hello.zip", Bucket: "own", Endpoint: own.URL, AccessKeyID: "tenant", SecretAccessKey: "s3cr3t", NamespaceUID: "uid"}
-	_, _, err := newS3(t, platform.URL).Fetch(t.Context(), object)
+	_, _, err := newTestS3(t, platform.URL).Fetch(t.Context(), object)
 	known, ok := errors.AsType[*fault.Error](err)
 	if !ok || known.Reason != v1alpha1.ReasonSourceInvalid || !strings.Contains(known.Message, "127.0.0.1") {
 		t.Errorf("at a forbidden address: %v", err)
@@ -195,7 +195,7 @@ func TestATenantsEndpointIsGuarded(t *testing.T) {
 	if seen := own.seen(); len(seen) > 0 {
 		t.Errorf("it was called by %q", seen)
 	}
-	file, _, err := newS3(t, platform.URL, "127.0.0.1").Fetch(t.Context(), object)
+	file, _, err := newTestS3(t, platform.URL, "127.0.0.1").Fetch(t.Context(), object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestAnObjectStoreThatIsAway(t *testing.T) {
 	s := newStore(t)
 	s.broken = true
 	for name, endpoint := range map[string]string{"broken": s.URL, "away": "http://127.0.0.1:1"} {
-		_, _, err := newS3(t, endpoint).Fetch(t.Context(), Object{Key: "hello.zip", NamespaceUID: "uid"})
+		_, _, err := newTestS3(t, endpoint).Fetch(t.Context(), Object{Key: "hello.zip", NamespaceUID: "uid"})
 		known, ok := errors.AsType[*fault.Error](err)
 		if !ok || known.Reason != v1alpha1.ReasonObjectStoreUnavailable || known.Terminal {
 			t.Errorf("%s: %v", name, err)
@@ -222,8 +222,8 @@ func TestAnObjectStoreThatIsAway(t *testing.T) {
 func TestADiskThatIsFull(t *testing.T) {
 	s := newStore(t)
 	s.objects["/sless/tenants/uid/hello.zip?"] = "x"
-	fetcher := newS3(t, s.URL)
-	fetcher.spoolDir = filepath.Join(t.TempDir(), "absent")
+	fetcher := newTestS3(t, s.URL)
+	fetcher.spool.dir = filepath.Join(t.TempDir(), "absent")
 	_, _, err := fetcher.Fetch(t.Context(), Object{Key: "hello.zip", NamespaceUID: "uid"})
 	if known, ok := errors.AsType[*fault.Error](err); !ok || known.Reason != v1alpha1.ReasonBuildFailed || known.Terminal {
 		t.Errorf("got %v", err)

@@ -1,0 +1,24 @@
+// Package source fetches code from where a tenant keeps it into files on disk: archives from an object store or an address, and trees
+// of Git repositories.
+package source
+
+import (
+	"github.com/naeel/sless/operator/internal/build/dial"
+	"github.com/naeel/sless/operator/internal/config"
+)
+
+// Sources fetches from every kind of place.
+type Sources struct {
+	S3   *S3
+	HTTP *HTTP
+}
+
+// New returns the Sources of a platform.
+func New(cfg config.Config, guard *dial.Guard) (*Sources, error) {
+	files := spool{dir: cfg.Build.SpoolDir, maxBytes: cfg.Build.MaxArchiveBytes}
+	objects, err := newS3(cfg.ObjectStore, guard, files)
+	if err != nil {
+		return nil, err
+	}
+	return &Sources{S3: objects, HTTP: newHTTP(guard, files)}, nil
+}
