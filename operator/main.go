@@ -1,5 +1,5 @@
-// Command operator brings Functions, Triggers and FunctionJobs about. With the subcommand check it looks at the files that an install
-// step left, and exits.
+// Command operator brings Functions, Triggers and FunctionJobs about. Two subcommands are steps of build Jobs: fetch brings files into a
+// volume, check looks at the files that an install step left.
 package main
 
 import (
@@ -12,11 +12,15 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/naeel/sless/operator/internal/build/check"
+	"github.com/naeel/sless/operator/internal/build/fetch"
 )
 
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == "check" {
 		os.Exit(check.Run(os.Args[2], os.Stderr))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "fetch" {
+		os.Exit(fetch.Run(os.Args[2:], os.Stderr))
 	}
 	options, err := parseFlags(os.Args[1:], os.Stderr)
 	if err != nil {

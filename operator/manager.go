@@ -55,7 +55,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := addControllers(mgr, cfg); err != nil {
+	if err := addControllers(mgr, cfg, o.builder); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -117,12 +117,12 @@ func clientOptions() client.Options {
 	}}
 }
 
-func addControllers(mgr ctrl.Manager, cfg *config.Config) error {
+func addControllers(mgr ctrl.Manager, cfg *config.Config, kind build.Kind) error {
 	clientset, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	builder, err := build.New(*cfg, clientset)
+	builder, err := build.New(kind, *cfg, clientset)
 	if err != nil {
 		return fmt.Errorf("make the builder: %w", err)
 	}

@@ -10,7 +10,7 @@ package main
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=sless-operator-tenant,verbs=bind
 //
-// Installing dependencies.
+// Build Jobs.
 //
 // +kubebuilder:rbac:groups=batch,namespace=sless-build,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",namespace=sless-build,resources=configmaps;secrets,verbs=get;create;patch;delete

@@ -404,7 +404,7 @@ type BuildStatus struct {
 	// position is the build's place in the queue in step Queued; 1 is next.
 	// +optional
 	Position int32 `json:"position,omitempty"`
-	// jobName is the Job in the build namespace that installs dependencies, when there is one.
+	// jobName is the Job in the build namespace that installs dependencies or makes the image, while there is one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	JobName string `json:"jobName,omitempty"`

@@ -39,13 +39,14 @@ type pipeline struct {
 	limits   archive.Limits
 	sources  *source.Sources
 	registry *registry.Registry
+	maker    maker
 	checked  atomic.Bool // the registry was found fit
 }
 
-// outcome is how an attempt ended: with a result, or with dependencies that must be installed before the next.
+// outcome is how an attempt ended: with a result, or with a Job that must have ended well before the next.
 type outcome struct {
-	result  *Result
-	install *install.Spec
+	result *Result
+	job    *install.Spec
 }
 
 // attempt builds the image as far as it can. report is told of each step.
@@ -65,7 +66,7 @@ func (p *pipeline) attempt(ctx context.Context, request Request, report func(Ste
 	if err := checkEntrypoint(request, tree); err != nil {
 		return outcome{}, err
 	}
-	layer, err := p.layer(tree, codeFolder)
+	layer, err := newLayer(p.config.Build.SpoolDir, tree, codeFolder)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -109,8 +110,9 @@ func checkEntrypoint(request Request, tree *archive.Tree) error {
 		request.Entrypoint, strings.Join(wanted, ", "), found, more)
 }
 
-func (p *pipeline) layer(tree *archive.Tree, folder string) (*registry.Layer, error) {
-	file, err := source.Spool(p.config.Build.SpoolDir)
+// newLayer writes a tree below a folder as a layer.
+func newLayer(spoolDir string, tree *archive.Tree, folder string) (*registry.Layer, error) {
+	file, err := source.Spool(spoolDir)
 	if err != nil {
 		return nil, err
 	}
@@ -133,23 +135,30 @@ func (p *pipeline) assemble(ctx context.Context, request Request, tree *archive.
 		return outcome{}, err
 	}
 	if image == nil {
-		base := request.Runtime.Image
-		if needs.key != "" {
-			found, err := p.registry.Find(ctx, request.Owner.Namespace, dependencyPrefix+needs.key)
-			if err != nil {
-				return outcome{}, err
-			}
-			if found == nil {
-				return p.prepareInstall(ctx, request, needs, report)
-			}
-			base = found.Reference
-		}
 		report(Pushing)
-		if image, err = p.registry.Append(ctx, base, layer, request.Owner.Namespace, tag, imageLabels(request, tag)); err != nil {
-			return outcome{}, err
+		var job *install.Spec
+		if image, job, err = p.make(ctx, request, needs, layer, tag); err != nil || job != nil {
+			return outcome{job: job}, err
 		}
 	}
 	return outcome{result: &Result{Image: image.Reference, SourceDigest: diffID.String(), Size: image.Size, BuiltAt: time.Now()}}, nil
+}
+
+// make has the image made, or says which Job makes it or what it extends.
+func (p *pipeline) make(ctx context.Context, request Request, wanted needs, code *registry.Layer, tag string) (*registry.Image, *install.Spec, error) {
+	base := request.Runtime.Image
+	if wanted.key != "" {
+		found, err := p.registry.Find(ctx, request.Owner.Namespace, dependencyPrefix+wanted.key)
+		if err != nil {
+			return nil, nil, err
+		}
+		if found == nil {
+			job, err := p.maker.dependencies(ctx, request, wanted)
+			return nil, job, err
+		}
+		base = found.Reference
+	}
+	return p.maker.image(ctx, request, base, code, tag)
 }
 
 // needs is what a source wants installed; its key is empty when that is nothing.
@@ -171,27 +180,6 @@ func (p *pipeline) dependencies(request Request, tree *archive.Tree) (needs, err
 	return needs{key: key, manifests: manifests}, err
 }
 
-// prepareInstall pushes the image whose install step is run: the runtime with the manifests in it. So manifests of any size, and all
-// code where it is needed, come to the step by the way images go, and no object of the cluster holds them.
-func (p *pipeline) prepareInstall(ctx context.Context, request Request, wanted needs, report func(Step)) (outcome, error) {
-	report(Pushing)
-	layer, err := p.layer(wanted.manifests, manifestFolder)
-	if err != nil {
-		return outcome{}, err
-	}
-	defer layer.Close()
-	namespace, tag := request.Owner.Namespace, installerPrefix+wanted.key
-	installer, err := p.registry.Append(ctx, request.Runtime.Image, layer, namespace, tag, sharedLabels(request, tag))
-	if err != nil {
-		return outcome{}, err
-	}
-	destination := dependencyPrefix + wanted.key
-	return outcome{install: &install.Spec{
-		Key: wanted.key, Namespace: namespace, Base: request.Runtime.Image, Installer: installer.Reference,
-		Destination: p.registry.Repository(namespace) + ":" + destination, Labels: sharedLabels(request, destination), TimeoutSeconds: request.TimeoutSeconds,
-	}}, nil
-}
-
 // sharedLabels are the labels of an image that several functions may need: the same, whichever asks for it.
 func sharedLabels(request Request, tag string) map[string]string {
 	return map[string]string{registry.NamespaceUIDLabel: request.NamespaceUID, tagLabel: tag}
@@ -210,9 +198,14 @@ func (p *pipeline) forget(ctx context.Context, owner Owner, last bool) error {
 	})
 }
 
-// forgetInstaller deletes the image of an install step that has ended.
-func (p *pipeline) forgetInstaller(ctx context.Context, namespace, key string) error {
-	return p.registry.Delete(ctx, namespace, installerPrefix+key)
+// release lets go of what was stored for a Job.
+func (p *pipeline) release(ctx context.Context, spec install.Spec) error {
+	return p.maker.release(ctx, spec)
+}
+
+// tidy lets go of what an earlier process stored for a Job and did not release.
+func (p *pipeline) tidy(ctx context.Context) error {
+	return p.sources.S3.RemoveParcels(ctx, parcelAge)
 }
 
 // asFault returns why an attempt failed, in terms of its time limit where that was it.

@@ -152,7 +152,7 @@ type State struct {
 	Position int
 	// Started is when the work began.
 	Started time.Time
-	// JobName is the Job that installs the dependencies, once there is one.
+	// JobName is the Job that installs the dependencies or makes the image, while there is one.
 	JobName string
 	// Result is set in phase Done.
 	Result *Result

@@ -26,10 +26,16 @@ type installation struct {
 	abandoned bool
 }
 
-// await has the dependencies installed: by a Job that others wait for already, or by a new one.
+// await has a Job run: one that others wait for already, or a new one.
 func (s *Service) await(w *work, spec install.Spec) *fault.Error {
+	var shared *installation
+	defer func() {
+		if shared.spec.Parcel != spec.Parcel {
+			s.release(spec) // that Job got the files of another
+		}
+	}()
 	for {
-		shared := s.share(w, spec)
+		shared = s.share(w, spec)
 		select {
 		case <-shared.done:
 		case <-w.ctx.Done():
@@ -55,7 +61,11 @@ func (s *Service) share(w *work, spec install.Spec) *installation {
 	}
 	shared.waiters[w] = true
 	s.mu.Unlock()
-	s.step(w, Installing, install.JobName(spec.Key))
+	step := Pushing
+	if spec.Installer != "" {
+		step = Installing
+	}
+	s.step(w, step, install.JobName(spec.Key))
 	return shared
 }
 
@@ -95,7 +105,7 @@ func (s *Service) runJob(shared *installation) (failure *fault.Error, abandoned 
 		progress, err := s.jobs.Observe(shared.ctx, shared.spec.Key, time.Now())
 		switch {
 		case err != nil:
-			logger().V(1).Info("The install Job can't be looked at", "key", shared.spec.Key, "cause", err.Error())
+			logger().V(1).Info("The build Job can't be looked at", "key", shared.spec.Key, "cause", err.Error())
 		case progress.Done:
 			return progress.Err, false
 		default:

@@ -18,7 +18,7 @@ import (
 	"github.com/naeel/sless/operator/internal/config"
 )
 
-// Service is the Builder that works in this process and, for dependencies, in Jobs. What it knows is in memory only: the next process
+// Service is the Builder that works in this process and in Jobs. What it knows is in memory only: the next process
 // finds what was built in the registry and what is being installed in the build namespace.
 type Service struct {
 	steps  steps
@@ -41,7 +41,8 @@ type steps interface {
 	checkRegistry(ctx context.Context) error
 	attempt(ctx context.Context, request Request, report func(Step)) (outcome, error)
 	forget(ctx context.Context, owner Owner, last bool) error
-	forgetInstaller(ctx context.Context, namespace, key string) error
+	release(ctx context.Context, spec install.Spec) error
+	tidy(ctx context.Context) error
 }
 
 // jobs is what a build does in the cluster.
@@ -53,7 +54,7 @@ type jobs interface {
 }
 
 // New returns a Service for the platform's registry, object store and build namespace.
-func New(cfg config.Config, client kubernetes.Interface) (*Service, error) {
+func New(kind Kind, cfg config.Config, client kubernetes.Interface) (*Service, error) {
 	guard, err := dial.NewGuard(cfg.Network)
 	if err != nil {
 		return nil, err
@@ -71,8 +72,9 @@ func New(cfg config.Config, client kubernetes.Interface) (*Service, error) {
 		limits:   archive.Limits{Files: cfg.Build.MaxFiles, Bytes: cfg.Build.MaxUnpackedBytes},
 		sources:  sources,
 		registry: images,
+		maker:    newMaker(kind, cfg, images, sources.S3),
 	}
-	return newService(local, install.NewRunner(client, cfg), cfg.Build.MaxConcurrent), nil
+	return newService(local, install.NewRunner(client, cfg, sources.S3), cfg.Build.MaxConcurrent), nil
 }
 
 func newService(local steps, remote jobs, places int) *Service {
@@ -121,6 +123,8 @@ const (
 	checkEvery = 5 * time.Second
 	// sweepEvery is how often Jobs that nobody asks for are looked for. One that is found twice in a row goes.
 	sweepEvery = time.Minute
+	// tidySweeps is how many sweeps pass between two looks for what was stored for Jobs and left.
+	tidySweeps = 30
 	// cleanUpFor is how long taking something away may take.
 	cleanUpFor = 30 * time.Second
 )
@@ -245,7 +249,12 @@ func (s *Service) alone(w *work) bool {
 // sweep deletes Jobs that an earlier process left and nobody asks for any more.
 func (s *Service) sweep() {
 	suspects := map[string]bool{}
-	for sleep(s.ctx, sweepEvery) {
+	for n := 0; sleep(s.ctx, sweepEvery); n++ {
+		if n%tidySweeps == 0 {
+			if err := s.steps.tidy(s.ctx); err != nil {
+				logger().V(1).Info("What earlier builds stored can't be tidied", "cause", err.Error())
+			}
+		}
 		left, err := s.jobs.List(s.ctx)
 		if err != nil {
 			continue // the next sweep is soon
@@ -275,10 +284,17 @@ func (s *Service) discard(spec install.Spec) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), cleanUpFor)
 	defer cancel()
 	if err := s.jobs.Delete(ctx, spec.Key); err != nil {
-		logger().Error(err, "The install Job stays until its time is over", "key", spec.Key)
+		logger().Error(err, "The build Job stays until its time is over", "key", spec.Key)
 	}
-	if err := s.steps.forgetInstaller(ctx, spec.Namespace, spec.Key); err != nil && !errors.Is(err, registry.ErrNoDelete) {
-		logger().Info("The image of an install step stays in the registry", "namespace", spec.Namespace, "key", spec.Key, "cause", err.Error())
+	s.release(spec)
+}
+
+// release takes away what was stored for a Job.
+func (s *Service) release(spec install.Spec) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), cleanUpFor)
+	defer cancel()
+	if err := s.steps.release(ctx, spec); err != nil && !errors.Is(err, registry.ErrNoDelete) {
+		logger().Info("What was stored for a build Job stays", "namespace", spec.Namespace, "key", spec.Key, "cause", err.Error())
 	}
 }
 

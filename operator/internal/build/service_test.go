@@ -144,9 +144,41 @@ func TestInstallIsShared(t *testing.T) {
 				t.Errorf("%s: %+v", r.Owner.Name, state)
 			}
 		}
-		for line, want := range map[string]int{"job deps:x": 1, "delete deps:x": 1, "forget installer deps:x": 1} {
+		for line, want := range map[string]int{"job deps:x": 1, "delete deps:x": 1, "release deps:x": 1} {
 			if n := w.count(line); n != want {
 				t.Errorf("%q %d times, want %d", line, n, want)
+			}
+		}
+	})
+}
+
+// Dependencies and code by Jobs, one after the other; every attempt's parcel goes, whoever's the shared Job got.
+func TestImagesByJobsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.parcels = true
+		s, end := begin(t, w, 4)
+		defer end()
+		a, b := request("ns", "a", "deps:x"), request("ns", "b", "deps:x")
+		s.Ensure(t.Context(), a)
+		s.Ensure(t.Context(), b)
+		if state := after(s, 3*time.Second, a); state.Step != Installing || state.JobName != install.JobName("deps:x") {
+			t.Errorf("at first %+v", state)
+		}
+		if state := after(s, 12*time.Second, a); state.Step != Pushing || state.JobName != install.JobName("image:a") {
+			t.Errorf("then %+v", state)
+		}
+		for _, r := range []Request{a, b} {
+			if state := after(s, 30*time.Second, r); state.Phase != Done {
+				t.Errorf("%s: %+v", r.Owner.Name, state)
+			}
+		}
+		for _, line := range []string{
+			"job deps:x", "job image:a", "job image:b", "delete deps:x", "delete image:a", "delete image:b",
+			"release deps:x of a", "release deps:x of b", "release image:a of a", "release image:b of b",
+		} {
+			if n := w.count(line); n != 1 {
+				t.Errorf("%q %d times: %q", line, n, w.log)
 			}
 		}
 	})
@@ -239,7 +271,7 @@ func TestStrayJobsAreSwept(t *testing.T) {
 			t.Error("swept before its functions could ask for it")
 		}
 		after(s, sweepEvery, r)
-		if w.count("delete stray") != 1 || w.count("forget installer stray") != 1 || w.count("delete deps:x") != 0 {
+		if w.count("delete stray") != 1 || w.count("release stray") != 1 || w.count("delete deps:x") != 0 {
 			t.Errorf("got %q", w.log)
 		}
 	})

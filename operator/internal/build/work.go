@@ -22,8 +22,8 @@ type work struct {
 	ticket  *ticket // while in the queue or at work
 }
 
-// errNotInstalled says that dependencies which were just installed are not there.
-var errNotInstalled = fault.Transient(v1alpha1.ReasonRegistryUnavailable, "the registry does not have the dependency image that was just pushed; it is made again")
+// errNotMade says that an image which was just made is not there.
+var errNotMade = fault.Transient(v1alpha1.ReasonRegistryUnavailable, "the registry does not have the image that was just pushed; it is made again")
 
 // run makes attempts until there is an image.
 func (s *Service) run(w *work) {
@@ -42,19 +42,23 @@ func (s *Service) run(w *work) {
 	}
 }
 
-// try makes one attempt, and after an installation that it asked for another. costly says that a Job was run for the error.
+// try makes one attempt, and after a Job that it asked for another. costly says that a Job was run for the error.
 func (s *Service) try(w *work) (result *Result, costly bool, err *fault.Error) {
-	out, err := s.attempt(w)
-	if err != nil || out.install == nil {
-		return out.result, false, err
+	ran := map[string]bool{}
+	for {
+		out, err := s.attempt(w)
+		switch {
+		case err != nil || out.job == nil:
+			return out.result, costly, err
+		case ran[out.job.Key]:
+			s.release(*out.job)
+			return nil, true, errNotMade
+		}
+		ran[out.job.Key], costly = true, true
+		if err := s.await(w, *out.job); err != nil {
+			return nil, true, err
+		}
 	}
-	if err := s.await(w, *out.install); err != nil {
-		return nil, true, err
-	}
-	if out, err = s.attempt(w); err == nil && out.install != nil {
-		err = errNotInstalled
-	}
-	return out.result, true, err
 }
 
 // attempt waits for a place and does what can be done in this process.
@@ -101,7 +105,7 @@ func pauseAfter(err *fault.Error, costly bool, failures int) time.Duration {
 // once and not with every attempt.
 func (s *Service) step(w *work, step Step, job string) {
 	s.change(w, func(state *State) {
-		further := step == Installing
+		further := job != ""
 		if state.Phase == Building && (state.Error == nil || further) {
 			state.Step, state.JobName, state.Error, state.RetryAt = step, job, nil, time.Time{}
 		}

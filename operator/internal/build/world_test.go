@@ -3,6 +3,7 @@ package build
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,7 @@ type world struct {
 	fails     func(Request) error
 	forgetErr error
 	unfit     error
+	parcels   bool // every image is made by a Job, and files go to it in parcels
 }
 
 func newWorld() *world {
@@ -67,10 +69,21 @@ func (w *world) attempt(ctx context.Context, request Request, report func(Step))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if key := request.CodeHash; len(key) > 5 && key[:5] == "deps:" && !w.installed[key] {
-		return outcome{install: &install.Spec{Key: key, Namespace: request.Owner.Namespace}}, nil
+	if key := request.CodeHash; strings.HasPrefix(key, "deps:") && !w.installed[key] {
+		return outcome{job: w.job(request, key, "runtime")}, nil
+	}
+	if key := "image:" + request.Owner.Name; w.parcels && !w.installed[key] {
+		return outcome{job: w.job(request, key, "")}, nil
 	}
 	return outcome{result: &Result{Image: "image of " + request.CodeHash}}, nil
+}
+
+func (w *world) job(request Request, key, installer string) *install.Spec {
+	job := &install.Spec{Key: key, Namespace: request.Owner.Namespace, Installer: installer}
+	if w.parcels {
+		job.Parcel = &install.Parcel{Object: "of " + request.Owner.Name}
+	}
+	return job
 }
 
 func (w *world) forget(ctx context.Context, owner Owner, last bool) error {
@@ -81,10 +94,16 @@ func (w *world) forget(ctx context.Context, owner Owner, last bool) error {
 	return w.forgetErr
 }
 
-func (w *world) forgetInstaller(_ context.Context, _, key string) error {
-	w.note("forget installer %s", key)
+func (w *world) release(_ context.Context, spec install.Spec) error {
+	if spec.Parcel != nil {
+		w.note("release %s %s", spec.Key, spec.Parcel.Object)
+		return nil
+	}
+	w.note("release %s", spec.Key)
 	return nil
 }
+
+func (w *world) tidy(context.Context) error { return nil }
 
 func (w *world) Ensure(_ context.Context, spec install.Spec) error {
 	w.mu.Lock()

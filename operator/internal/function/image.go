@@ -97,6 +97,9 @@ func describeStep(state *build.State) string {
 	case build.Installing:
 		return fmt.Sprintf("the build installs dependencies (Job %s)", state.JobName)
 	case build.Pushing:
+		if state.JobName != "" {
+			return fmt.Sprintf("the build makes and pushes the image (Job %s)", state.JobName)
+		}
 		return "the build pushes the image"
 	}
 	return "the build reads the source"

@@ -40,7 +40,7 @@ func (o observation) progress() (progress Progress, culprit string) {
 	trouble := o.trouble()
 	if limit := o.limit(); o.elapsed() > limit {
 		if trouble == nil {
-			trouble = fault.Terminal(v1alpha1.ReasonBuildTimeout, "installing dependencies took longer than %d seconds (step %s); depend on less, or raise spec.build.timeoutSeconds", int(limit.Seconds()), o.step())
+			trouble = fault.Terminal(v1alpha1.ReasonBuildTimeout, "the build's Job took longer than %d seconds (step %s); depend on less, or raise spec.build.timeoutSeconds", int(limit.Seconds()), o.step())
 		}
 		return Progress{Done: true, Err: trouble}, o.step()
 	}
@@ -105,12 +105,14 @@ func (o observation) explainExit(container string, ended *corev1.ContainerStateT
 		return fault.Terminal(v1alpha1.ReasonBuildOutOfMemory, "step %s of the build needed more than %s of memory; depend on less, or ask the platform's operator to raise build.memory", container, o.memory)
 	}
 	switch container {
+	case fetchStep:
+		return fault.Transient(v1alpha1.ReasonObjectStoreUnavailable, "the build could not fetch its files from the object store (exit code %d); the log says why, and the build runs again", ended.ExitCode)
 	case installStep:
 		return fault.Terminal(v1alpha1.ReasonDependenciesFailed, "installing the dependencies failed (exit code %d); the log says which one and why", ended.ExitCode)
 	case checkStep:
 		return fault.Terminal(v1alpha1.ReasonDependenciesFailed, "what the dependencies installed is refused; the log names the file and the rule")
 	}
-	return fault.Transient(v1alpha1.ReasonBuildFailed, "putting the dependencies into an image failed (exit code %d); the log says why", ended.ExitCode)
+	return fault.Transient(v1alpha1.ReasonBuildFailed, "making the image failed (exit code %d); the log says why", ended.ExitCode)
 }
 
 func (o observation) evicted() *fault.Error {

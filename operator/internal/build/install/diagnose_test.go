@@ -72,6 +72,7 @@ func TestProgress(t *testing.T) {
 		"no pod yet":          {after: time.Second},
 		"installing":          {pod: podOf(running(installStep), waiting(checkStep, "PodInitializing"), waiting(kanikoStep, "PodInitializing")), after: time.Minute},
 		"copying":             {pod: podOf(append(initialised, running(kanikoStep))...), after: time.Minute},
+		"fetch failed":        {pod: podOf(ended(fetchStep, 1, "Error"), waiting(kanikoStep, "PodInitializing")), done: true, reason: v1alpha1.ReasonObjectStoreUnavailable, culprit: fetchStep},
 		"install failed":      {pod: podOf(ended(installStep, 1, "Error"), waiting(kanikoStep, "PodInitializing")), done: true, reason: v1alpha1.ReasonDependenciesFailed, terminal: true, culprit: installStep, says: "exit code 1"},
 		"check failed":        {pod: podOf(ended(installStep, 0, "Completed"), ended(checkStep, 1, "Error")), done: true, reason: v1alpha1.ReasonDependenciesFailed, terminal: true, culprit: checkStep, says: "refused"},
 		"kaniko failed":       {pod: podOf(append(initialised, ended(kanikoStep, 1, "Error"))...), done: true, reason: v1alpha1.ReasonBuildFailed, culprit: kanikoStep},

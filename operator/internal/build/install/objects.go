@@ -1,4 +1,5 @@
-// Package install runs the Job that installs dependencies: it makes it, watches it, says why it failed and takes it away.
+// Package install runs the Jobs that install dependencies and make images: it makes them, watches them, says why they failed and takes
+// them away.
 package install
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/naeel/sless/operator/internal/config"
 )
 
-// Spec is what is to be installed into what.
+// Spec is what image a Job makes of what: one with dependencies that its install step finds, or one with the files that it fetches.
 type Spec struct {
 	// Key stands for everything that decides about the result; it names the Job.
 	Key string
@@ -22,8 +23,11 @@ type Spec struct {
 	Namespace string
 	// Base is the image that the result extends, by digest.
 	Base string
-	// Installer is the image whose install step is run, by digest: Base with the manifests in it.
+	// Installer is the image whose install step is run, by digest: Base with the manifests in it, or Base itself when they are in the
+	// Parcel. Empty: nothing is installed, and the Parcel is what goes into the image.
 	Installer string
+	// Parcel is what the Job fetches before all else; nil is nothing.
+	Parcel *Parcel
 	// Destination is the image that is made, by tag.
 	Destination string
 	// Labels are the image's labels.
@@ -33,11 +37,11 @@ type Spec struct {
 }
 
 // JobName is the name of the Job of a key, and of everything that belongs to it.
-func JobName(key string) string { return "install-" + key }
+func JobName(key string) string { return "build-" + key }
 
 const (
 	componentLabel = "app.kubernetes.io/component"
-	component      = "install"
+	component      = "build"
 	// uid runs what is the tenant's; nothing in the platform belongs to it.
 	uid = 65532
 	// reapAfterSeconds removes a Job that ended while no operator was there to see it.
@@ -82,13 +86,25 @@ func buildJob(spec Spec, cfg config.Config) *batchv1.Job {
 					TerminationGracePeriodSeconds: new(int64(1)), // nothing of an installation that is stopped is kept
 					ImagePullSecrets:              []corev1.LocalObjectReference{{Name: JobName(spec.Key)}},
 					SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-					InitContainers:                []corev1.Container{buildInstall(spec, cfg), buildCheck(cfg)},
+					InitContainers:                buildSteps(spec, cfg),
 					Containers:                    []corev1.Container{buildKaniko(spec, cfg)},
 					Volumes:                       buildVolumes(spec, cfg),
 				},
 			},
 		},
 	}
+}
+
+// buildSteps returns what comes before kaniko.
+func buildSteps(spec Spec, cfg config.Config) []corev1.Container {
+	var containers []corev1.Container
+	if spec.Parcel != nil {
+		containers = append(containers, buildFetch(spec, cfg))
+	}
+	if spec.Installer != "" {
+		containers = append(containers, buildInstall(spec, cfg), buildCheck(cfg))
+	}
+	return containers
 }
 
 // buildInstall runs the tenant's choice of code: it gets the manifests and no credential.
@@ -101,6 +117,9 @@ func buildInstall(spec Spec, cfg config.Config) corev1.Container {
 		SecurityContext: unprivileged(),
 		Resources:       buildResources(cfg),
 		VolumeMounts:    []corev1.VolumeMount{{Name: depsVolume, MountPath: depsPath}, {Name: "tmp", MountPath: "/tmp"}},
+	}
+	if spec.Parcel != nil {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: filesVolume, MountPath: "/" + manifestFolder, SubPath: manifestFolder, ReadOnly: true})
 	}
 	addEnv := func(name, value string) {
 		if value != "" {
@@ -130,10 +149,14 @@ func buildCheck(cfg config.Config) corev1.Container {
 	}
 }
 
-// buildKaniko copies the volume into an image. It holds the push credentials and runs nothing of the tenant's.
+// buildKaniko copies a volume into an image. It holds the push credentials and runs nothing of the tenant's.
 func buildKaniko(spec Spec, cfg config.Config) corev1.Container {
+	volume, path := depsVolume, depsPath
+	if spec.Installer == "" {
+		volume, path = filesVolume, filesPath
+	}
 	args := []string{
-		"--context=dir://" + depsPath,
+		"--context=dir://" + path,
 		"--dockerfile=" + recipePath + "/" + dockerfile,
 		"--destination=" + spec.Destination,
 		"--compressed-caching=false", // layers on disk, not in memory
@@ -164,7 +187,7 @@ func buildKaniko(spec Spec, cfg config.Config) corev1.Container {
 		},
 		Resources: buildResources(cfg),
 		VolumeMounts: []corev1.VolumeMount{
-			{Name: depsVolume, MountPath: depsPath, ReadOnly: true},
+			{Name: volume, MountPath: path, ReadOnly: true},
 			{Name: "recipe", MountPath: recipePath, ReadOnly: true},
 			{Name: "push", MountPath: "/kaniko/.docker", ReadOnly: true},
 		},
@@ -206,14 +229,19 @@ func buildVolumes(spec Spec, cfg config.Config) []corev1.Volume {
 	size := resource.MustParse(cfg.Build.VolumeSize)
 	emptyDir := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}
 	volumes := []corev1.Volume{
-		{Name: depsVolume, VolumeSource: emptyDir},
-		{Name: "tmp", VolumeSource: emptyDir},
 		{Name: "recipe", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: JobName(spec.Key)}}}},
 		{Name: "push", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 			SecretName: cfg.Registry.PushSecretName,
 			Items:      []corev1.KeyToPath{{Key: corev1.DockerConfigJsonKey, Path: "config.json"}},
 		}}},
 	}
+	if spec.Parcel != nil {
+		volumes = append(volumes, buildParcelVolume(spec), corev1.Volume{Name: filesVolume, VolumeSource: emptyDir})
+	}
+	if spec.Installer == "" {
+		return volumes
+	}
+	volumes = append(volumes, corev1.Volume{Name: depsVolume, VolumeSource: emptyDir}, corev1.Volume{Name: "tmp", VolumeSource: emptyDir})
 	if cfg.Build.CAConfigMapName != "" {
 		volumes = append(volumes, corev1.Volume{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: cfg.Build.CAConfigMapName},
@@ -225,15 +253,22 @@ func buildVolumes(spec Spec, cfg config.Config) []corev1.Volume {
 
 // buildRecipe returns what kaniko reads besides the volume. The ignore file is empty and there so that none from the volume, which is
 // the tenant's, is looked for.
-func buildRecipe(spec Spec, registryCA string) map[string]string {
+func buildRecipe(spec Spec, trust trust) map[string]string {
+	folder := "."
+	if spec.Installer == "" {
+		folder = "function"
+	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "FROM %s\nCOPY --chown=0:0 . /function/\n", spec.Base)
+	fmt.Fprintf(&text, "FROM %s\nCOPY --chown=0:0 %s /function/\n", spec.Base, folder)
 	for _, key := range sortedKeys(spec.Labels) {
 		fmt.Fprintf(&text, "LABEL %q=%q\n", key, spec.Labels[key])
 	}
 	recipe := map[string]string{dockerfile: text.String(), dockerfile + ".dockerignore": ""}
-	if registryCA != "" {
-		recipe[caFile] = registryCA
+	if trust.registry != "" {
+		recipe[caFile] = trust.registry
+	}
+	if trust.store != "" && spec.Parcel != nil {
+		recipe[storeCAFile] = trust.store
 	}
 	return recipe
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -22,7 +23,8 @@ var plain = config.Config{
 
 // closed is the configuration of a closed network.
 var closed = config.Config{
-	Registry: config.Registry{Host: "registry:5000", PushSecretName: "registry-push", Insecure: true, CAFile: "ca.crt"},
+	Registry:    config.Registry{Host: "registry:5000", PushSecretName: "registry-push", Insecure: true, CAFile: "ca.crt"},
+	ObjectStore: config.ObjectStore{CAFile: "store.crt"},
 	Build: config.Build{
 		KanikoImage: "registry:5000/kaniko@sha256:1", CheckImage: "registry:5000/operator@sha256:2", Memory: "128Mi", CPU: "50m", VolumeSize: "1Gi",
 		PipIndexURL: "https://pip.example.org/simple", NPMRegistry: "https://npm.example.org/", CAConfigMapName: "build-ca",
@@ -35,11 +37,27 @@ var testSpec = Spec{
 	Labels: map[string]string{"io.sless.tag": "deps-0123456789abcdef0123456789abcdef", "io.sless.namespace-uid": `u"id`}, TimeoutSeconds: 300,
 }
 
+// The Jobs of the builder that has kaniko make all images: dependencies from manifests that it fetches, and code.
+var (
+	fetchingSpec = specWith("registry.example.org/python@sha256:3")
+	codeSpec     = specWith("")
+)
+
+func specWith(installer string) Spec {
+	spec := testSpec
+	spec.Installer, spec.Parcel = installer, &Parcel{Object: "builds/0123456789abcdef.tar.gz", SHA256: "5"}
+	return spec
+}
+
 func TestObjects(t *testing.T) {
+	const pem = "-----BEGIN CERTIFICATE-----\n"
 	golden(t, "job.yaml", buildJob(testSpec, plain))
 	golden(t, "job-closed-network.yaml", buildJob(testSpec, closed))
-	golden(t, "recipe.yaml", buildRecipe(testSpec, ""))
-	golden(t, "recipe-closed-network.yaml", buildRecipe(testSpec, "-----BEGIN CERTIFICATE-----\n"))
+	golden(t, "job-fetching.yaml", buildJob(fetchingSpec, closed))
+	golden(t, "job-code.yaml", buildJob(codeSpec, closed))
+	golden(t, "recipe.yaml", buildRecipe(testSpec, trust{}))
+	golden(t, "recipe-closed-network.yaml", buildRecipe(testSpec, trust{registry: pem, store: "unused"}))
+	golden(t, "recipe-code.yaml", buildRecipe(codeSpec, trust{store: pem}))
 }
 
 func golden(t *testing.T, file string, object any) {
@@ -65,8 +83,8 @@ func golden(t *testing.T, file string, object any) {
 
 // What runs the tenant's choice of code meets no credential, and what meets a credential runs nothing of the tenant's.
 func TestWhoMeetsCredentials(t *testing.T) {
-	for _, cfg := range []config.Config{plain, closed} {
-		pod := buildJob(testSpec, cfg).Spec.Template.Spec
+	for _, job := range []*batchv1.Job{buildJob(testSpec, plain), buildJob(testSpec, closed), buildJob(fetchingSpec, closed), buildJob(codeSpec, closed)} {
+		pod := job.Spec.Template.Spec
 		if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
 			t.Error("the pod has a token")
 		}
@@ -74,6 +92,12 @@ func TestWhoMeetsCredentials(t *testing.T) {
 			for _, mount := range container.VolumeMounts {
 				if mount.Name == "push" && container.Name != kanikoStep {
 					t.Errorf("%s mounts the push credentials", container.Name)
+				}
+				if mount.Name == parcelVolume && container.Name != fetchStep {
+					t.Errorf("%s mounts the parcel's address", container.Name)
+				}
+				if mount.Name == filesVolume && container.Name != fetchStep && !mount.ReadOnly {
+					t.Errorf("%s may write to the files", container.Name)
 				}
 				if mount.Name == depsVolume && container.Name == kanikoStep && !mount.ReadOnly {
 					t.Error("kaniko may write to the dependencies")
@@ -87,7 +111,7 @@ func TestWhoMeetsCredentials(t *testing.T) {
 			}
 		}
 		for _, volume := range pod.Volumes {
-			if volume.Secret != nil && volume.Name != "push" {
+			if volume.Secret != nil && volume.Name != "push" && volume.Name != parcelVolume {
 				t.Errorf("volume %s is a Secret", volume.Name)
 			}
 			if volume.Projected != nil {

@@ -28,11 +28,12 @@ import (
 type Runner struct {
 	client kubernetes.Interface
 	config config.Config
+	signer Signer
 }
 
 // NewRunner returns a Runner.
-func NewRunner(client kubernetes.Interface, cfg config.Config) *Runner {
-	return &Runner{client: client, config: cfg}
+func NewRunner(client kubernetes.Interface, cfg config.Config, signer Signer) *Runner {
+	return &Runner{client: client, config: cfg, signer: signer}
 }
 
 // Ensure makes the Job, or adopts the one of the same key that is there already, from whatever moment it was left at.
@@ -42,10 +43,10 @@ func (r *Runner) Ensure(ctx context.Context, spec Spec) error {
 		job, err = r.client.BatchV1().Jobs(names.BuildNamespace).Get(ctx, JobName(spec.Key), metav1.GetOptions{})
 	}
 	if err != nil {
-		return explainRefusal("make the install Job", err)
+		return explainRefusal("make the build Job", err)
 	}
 	if job.DeletionTimestamp != nil {
-		return fault.Transient(v1alpha1.ReasonBuilding, "an earlier Job of the same dependencies is being removed")
+		return fault.Transient(v1alpha1.ReasonBuilding, "an earlier Job of the same build is being removed")
 	}
 	if job.Spec.Suspend == nil || !*job.Spec.Suspend {
 		return nil
@@ -56,7 +57,7 @@ func (r *Runner) Ensure(ctx context.Context, spec Spec) error {
 	// A patch, because the Job controller writes the status of the same object meanwhile.
 	start := []byte(`{"spec":{"suspend":false}}`)
 	if _, err := r.client.BatchV1().Jobs(names.BuildNamespace).Patch(ctx, job.Name, types.MergePatchType, start, metav1.PatchOptions{FieldManager: names.ManagedBy}); err != nil {
-		return explainRefusal("start the install Job", err)
+		return explainRefusal("start the build Job", err)
 	}
 	return nil
 }
@@ -67,20 +68,28 @@ func (r *Runner) applyParts(ctx context.Context, spec Spec, job *batchv1.Job) er
 	if err != nil {
 		return fault.Transient(v1alpha1.ReasonBuildFailed, "the platform's pull credentials can't be read: %v", err)
 	}
-	registryCA, err := readOptional(r.config.Registry.CAFile)
+	trust, err := r.trust()
 	if err != nil {
-		return fault.Transient(v1alpha1.ReasonBuildFailed, "the registry's CA bundle can't be read: %v", err)
+		return fault.Transient(v1alpha1.ReasonBuildFailed, "a CA bundle of the platform can't be read: %v", err)
+	}
+	secrets := map[string][]byte{corev1.DockerConfigJsonKey: pull}
+	if spec.Parcel != nil {
+		address, err := r.signer.SignParcel(ctx, spec.Parcel.Object, time.Duration(spec.TimeoutSeconds+graceSeconds)*time.Second)
+		if err != nil {
+			return err
+		}
+		secrets[addressFile] = []byte(address)
 	}
 	owner := metaapply.OwnerReference().WithAPIVersion("batch/v1").WithKind("Job").WithName(job.Name).WithUID(job.UID)
 	options := metav1.ApplyOptions{FieldManager: names.ManagedBy, Force: true}
-	recipe := coreapply.ConfigMap(job.Name, names.BuildNamespace).WithLabels(labels(spec)).WithOwnerReferences(owner).WithData(buildRecipe(spec, registryCA))
+	recipe := coreapply.ConfigMap(job.Name, names.BuildNamespace).WithLabels(labels(spec)).WithOwnerReferences(owner).WithData(buildRecipe(spec, trust))
 	if _, err := r.client.CoreV1().ConfigMaps(names.BuildNamespace).Apply(ctx, recipe, options); err != nil {
-		return explainRefusal("make the install Job's ConfigMap", err)
+		return explainRefusal("make the build Job's ConfigMap", err)
 	}
 	secret := coreapply.Secret(job.Name, names.BuildNamespace).WithLabels(labels(spec)).WithOwnerReferences(owner).
-		WithType(corev1.SecretTypeDockerConfigJson).WithData(map[string][]byte{corev1.DockerConfigJsonKey: pull})
+		WithType(corev1.SecretTypeDockerConfigJson).WithData(secrets)
 	if _, err := r.client.CoreV1().Secrets(names.BuildNamespace).Apply(ctx, secret, options); err != nil {
-		return explainRefusal("make the install Job's pull Secret", err)
+		return explainRefusal("make the build Job's Secret", err)
 	}
 	return nil
 }
@@ -116,7 +125,7 @@ func (r *Runner) List(ctx context.Context) ([]Left, error) {
 	selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: map[string]string{names.ManagedByLabel: names.ManagedBy, componentLabel: component}})
 	jobs, err := r.client.BatchV1().Jobs(names.BuildNamespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return nil, fmt.Errorf("list install Jobs: %w", err)
+		return nil, fmt.Errorf("list build Jobs: %w", err)
 	}
 	left := make([]Left, 0, len(jobs.Items))
 	for _, job := range jobs.Items {
@@ -139,7 +148,7 @@ type Progress struct {
 func (r *Runner) Observe(ctx context.Context, key string, now time.Time) (Progress, error) {
 	job, err := r.client.BatchV1().Jobs(names.BuildNamespace).Get(ctx, JobName(key), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return Progress{Done: true, Err: fault.Transient(v1alpha1.ReasonBuildFailed, "the install Job was removed; it is made again")}, nil
+		return Progress{Done: true, Err: fault.Transient(v1alpha1.ReasonBuildFailed, "the build Job was removed; it is made again")}, nil
 	}
 	if err != nil {
 		return Progress{}, fmt.Errorf("get Job %s: %w", JobName(key), err)
@@ -198,6 +207,17 @@ func finished(job *batchv1.Job, kind batchv1.JobConditionType) bool {
 	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Type == kind && c.Status == corev1.ConditionTrue
 	})
+}
+
+// trust is the platform's CA bundles, as PEM.
+type trust struct{ registry, store string }
+
+func (r *Runner) trust() (t trust, err error) {
+	if t.registry, err = readOptional(r.config.Registry.CAFile); err != nil {
+		return t, err
+	}
+	t.store, err = readOptional(r.config.ObjectStore.CAFile)
+	return t, err
 }
 
 func readOptional(file string) (string, error) {

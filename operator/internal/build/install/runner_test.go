@@ -52,6 +52,13 @@ func runTests(m *testing.M) int {
 
 const pullCredentials = `{"auths":{}}`
 
+// signer answers what it was asked.
+type signer struct{}
+
+func (signer) SignParcel(_ context.Context, object string, valid time.Duration) (string, error) {
+	return object + " for " + valid.String(), nil
+}
+
 func newRunner(t *testing.T) *Runner {
 	t.Helper()
 	cfg := plain
@@ -59,7 +66,7 @@ func newRunner(t *testing.T) *Runner {
 	if err := os.WriteFile(cfg.Registry.PullConfigFile, []byte(pullCredentials), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return NewRunner(client, cfg)
+	return NewRunner(client, cfg, signer{})
 }
 
 // specOf returns a Spec of its own key, whose Job is gone when the test is.
@@ -95,7 +102,7 @@ func checkStarted(t *testing.T, spec Spec) *batchv1.Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(buildRecipe(spec, ""), recipe.Data); diff != "" {
+	if diff := cmp.Diff(buildRecipe(spec, trust{}), recipe.Data); diff != "" {
 		t.Error(diff)
 	}
 	pull, err := client.CoreV1().Secrets(names.BuildNamespace).Get(t.Context(), job.Name, metav1.GetOptions{})
@@ -125,6 +132,24 @@ func TestEnsureStartsOneJob(t *testing.T) {
 	}
 	if again := getJob(t, spec.Key); again.UID != first.UID || again.ResourceVersion != first.ResourceVersion {
 		t.Error("the second time changed the Job")
+	}
+}
+
+// The address of a parcel is in a Secret that goes with the Job, and is signed when the Job starts, for as long as it may run.
+func TestAddressOfTheParcel(t *testing.T) {
+	r := newRunner(t)
+	spec := specOf(t, r)
+	spec.Installer, spec.Parcel = "", codeSpec.Parcel
+	if err := r.Ensure(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	job := checkStarted(t, spec)
+	secret, err := client.CoreV1().Secrets(names.BuildNamespace).Get(t.Context(), job.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(secret.Data[addressFile]), spec.Parcel.Object+" for 6m0s"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -172,7 +197,7 @@ func TestListFindsJobsOfAnybody(t *testing.T) {
 	if err := r.Ensure(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	left, err := NewRunner(client, r.config).List(t.Context())
+	left, err := NewRunner(client, r.config, signer{}).List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

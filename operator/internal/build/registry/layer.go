@@ -97,3 +97,8 @@ func (l *Layer) Size() (int64, error) { return l.size, nil }
 
 // MediaType implements v1.Layer.
 func (l *Layer) MediaType() (types.MediaType, error) { return l.mediaType, nil }
+
+// File returns the compressed layer, its size and its digest. It can be read until the layer is closed.
+func (l *Layer) File() (*io.SectionReader, int64, v1.Hash) {
+	return io.NewSectionReader(l.file, 0, l.size), l.size, l.digest
+}
