@@ -2,11 +2,12 @@ package provider
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"strings"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -23,6 +24,28 @@ type identity struct {
 	Name      types.String `tfsdk:"name"`
 }
 
+// object is what the attributes of all kinds have.
+type object struct {
+	identity
+	ID    types.String `tfsdk:"id"`
+	Phase types.String `tfsdk:"phase"`
+}
+
+func (o *object) common() *object { return o }
+
+// refreshName takes over what the API says an object is called.
+func (o *object) refreshName(namespace, name string) {
+	o.Namespace, o.Name = types.StringValue(namespace), types.StringValue(name)
+	o.ID = joinID(o.Namespace, o.Name)
+}
+
+// managed is what the attributes of all resources have.
+type managed struct {
+	Timeouts timeouts.Value `tfsdk:"timeouts"`
+}
+
+func (m *managed) limits() timeouts.Value { return m.Timeouts }
+
 func identitySchema() identityschema.Schema {
 	return identityschema.Schema{Attributes: map[string]identityschema.Attribute{
 		"namespace": identityschema.StringAttribute{RequiredForImport: true, Description: "The namespace."},
@@ -31,11 +54,11 @@ func identitySchema() identityschema.Schema {
 }
 
 // setIdentity does nothing for versions of Terraform that know no identities.
-func setIdentity(ctx context.Context, to *tfsdk.ResourceIdentity, namespace, name types.String) diag.Diagnostics {
+func setIdentity(ctx context.Context, to *tfsdk.ResourceIdentity, of identity) diag.Diagnostics {
 	if to == nil {
 		return nil
 	}
-	return to.Set(ctx, identity{Namespace: namespace, Name: name})
+	return to.Set(ctx, of)
 }
 
 // importState takes namespace/name, or an identity.
@@ -57,7 +80,7 @@ func importState(ctx context.Context, req resource.ImportStateRequest, resp *res
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("namespace"), of.Namespace)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), of.Name)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), joinID(of.Namespace, of.Name))...)
-	resp.Diagnostics.Append(setIdentity(ctx, resp.Identity, of.Namespace, of.Name)...)
+	resp.Diagnostics.Append(setIdentity(ctx, resp.Identity, of)...)
 }
 
 // joinID is unknown while a part of it is.
@@ -173,10 +196,19 @@ func textMap(values map[string]string, before types.Map) types.Map {
 	return all
 }
 
-// waitError says that waiting ended without an end.
-func waitError(diags *diag.Diagnostics, summary string, err error, seen string) {
-	if seen != "" {
-		seen = " Last seen: " + seen + "."
+// known is what was planned, or what was seen where the plan left it open.
+func known[V attr.Value](seen, planned V) V {
+	if planned.IsUnknown() {
+		return seen
 	}
-	diags.AddError(summary, fmt.Sprintf("%s.%s It goes on without terraform; another apply looks again.", err, seen))
+	return planned
+}
+
+// changes is the merge patch of what differs between a plan and a state.
+type changes map[string]any
+
+func (c changes) set(name string, planned, before attr.Value, value any) {
+	if !planned.Equal(before) {
+		c[name] = value
+	}
 }

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -15,7 +16,7 @@ import (
 
 // plannedHash is the code_hash of a configuration: the user's, else one of the files, else none. It is unknown while they are, and when
 // the code of a function that exists is gone: Terraform plans before it destroys, which needs no code.
-func (m *functionModel) plannedHash(ctx context.Context, exists bool) (types.String, diag.Diagnostics) {
+func (m *functionModel) plannedHash(exists bool) (types.String, diag.Diagnostics) {
 	var diags diag.Diagnostics
 	for at, source := range map[string]types.String{"source_dir": m.SourceDir, "filename": m.Filename} {
 		if _, err := os.Stat(source.ValueString()); exists && m.CodeHash.IsNull() && source.ValueString() != "" && os.IsNotExist(err) {
@@ -23,7 +24,7 @@ func (m *functionModel) plannedHash(ctx context.Context, exists bool) (types.Str
 			return types.StringUnknown(), diags
 		}
 	}
-	patterns, known := m.excludes(ctx)
+	patterns, known := m.excludePatterns()
 	switch {
 	case !m.CodeHash.IsNull():
 		return m.CodeHash, nil
@@ -97,44 +98,38 @@ func openArchive(name string, diags *diag.Diagnostics) (*os.File, *code.Tree) {
 	return archive, tree
 }
 
-// source is what the API is told of where the code is. Code that the provider brings is uploaded for that; it must be what was planned.
-func (m *functionModel) source(ctx context.Context, client *rest.Client, namespace string, planned types.String) (*rest.Source, types.String, diag.Diagnostics) {
-	var diags diag.Diagnostics
-	switch {
-	case !m.Inline.IsNull():
-		return &rest.Source{Inline: texts(m.Inline)}, m.CodeHash, nil
-	case !m.S3.IsNull():
-		return &rest.Source{S3: m.s3Source()}, m.CodeHash, nil
-	case !m.uploads():
-		return &rest.Source{Image: m.Image.ValueString()}, m.CodeHash, nil
+// bring finds the source that the API is to be told of, and the mark of its code, and puts both into the plan. Code that the provider
+// brings is uploaded for that; it must be what was planned.
+func (m *functionModel) bring(ctx context.Context, client *rest.Client, plan *functionModel, diags *diag.Diagnostics) {
+	if !m.uploads() {
+		if plan.told = m.named(); plan.told == nil {
+			plan.told = &rest.Source{Image: m.Image.ValueString()}
+		}
+		plan.CodeHash = m.CodeHash
+		return
 	}
-	archive, hash := m.archive(ctx, &diags)
+	archive, hash := m.archive(diags)
 	if diags.HasError() {
-		return nil, planned, diags
+		return
 	}
 	defer archive.Close()
-	if m.CodeHash.IsNull() && !planned.IsUnknown() && planned.ValueString() != hash {
+	if m.CodeHash.IsNull() && !plan.CodeHash.IsUnknown() && plan.CodeHash.ValueString() != hash {
 		diags.AddError("The code has changed since the plan", "The files are not those that were planned with. Nothing was uploaded; run terraform apply again.")
-		return nil, planned, diags
+		return
 	}
-	uploaded, err := client.Upload(ctx, namespace, archive)
+	uploaded, err := client.Upload(ctx, plan.Namespace.ValueString(), archive)
 	if err != nil {
-		addError(&diags, "Upload of the code failed", err, nil)
-		return nil, planned, diags
+		addError(diags, "Upload of the code failed", err, nil)
+		return
 	}
-	mark := m.CodeHash
-	if mark.IsNull() {
-		mark = types.StringValue(hash)
+	if plan.CodeHash = m.CodeHash; plan.CodeHash.IsNull() {
+		plan.CodeHash = types.StringValue(hash)
 	}
-	return &rest.Source{S3: &rest.S3Source{Key: uploaded.Key, SHA256: uploaded.SHA256}}, mark, diags
+	plan.told = &rest.Source{S3: &rest.S3Source{Key: uploaded.Key, SHA256: uploaded.SHA256}}
 }
 
 // archive is what to upload, and the hash of exactly that.
-func (m *functionModel) archive(ctx context.Context, diags *diag.Diagnostics) (archive interface {
-	Read([]byte) (int, error)
-	Seek(int64, int) (int64, error)
-	Close() error
-}, hash string) {
+func (m *functionModel) archive(diags *diag.Diagnostics) (archive io.ReadSeekCloser, hash string) {
 	if !m.Filename.IsNull() {
 		opened, tree := openArchive(m.Filename.ValueString(), diags)
 		if diags.HasError() {
@@ -142,7 +137,7 @@ func (m *functionModel) archive(ctx context.Context, diags *diag.Diagnostics) (a
 		}
 		return opened, hashOf(tree, path.Root("filename"), diags).ValueString()
 	}
-	patterns, _ := m.excludes(ctx)
+	patterns, _ := m.excludePatterns()
 	tree := openFolder(m.SourceDir.ValueString(), patterns, diags)
 	if diags.HasError() {
 		return nil, ""

@@ -1,94 +1,71 @@
 package provider
 
 import (
-	"context"
 	"maps"
-	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/naeel/sless/api/rest"
 )
 
+// functionAttributes are what a function is, as resource and as data.
+type functionAttributes struct {
+	object
+	Runtime         types.String  `tfsdk:"runtime"`
+	Entrypoint      types.String  `tfsdk:"entrypoint"`
+	CodeHash        types.String  `tfsdk:"code_hash"`
+	BuildTimeoutSec types.Int64   `tfsdk:"build_timeout_sec"`
+	BuildSecretName types.String  `tfsdk:"build_secret_name"`
+	Env             types.Map     `tfsdk:"env"`
+	MemoryMB        types.Int64   `tfsdk:"memory_mb"`
+	CPU             types.Float64 `tfsdk:"cpu"`
+	TimeoutSec      types.Int64   `tfsdk:"timeout_sec"`
+	Concurrency     types.Int64   `tfsdk:"concurrency"`
+	Replicas        types.Int64   `tfsdk:"replicas"`
+	URL             types.String  `tfsdk:"url"`
+	Image           types.String  `tfsdk:"image"`
+	CodeSHA256      types.String  `tfsdk:"code_sha256"`
+	SourceRevision  types.String  `tfsdk:"source_revision"`
+	LastBuiltAt     types.String  `tfsdk:"last_built_at"`
+}
+
 // functionModel is a sless_function.
 type functionModel struct {
-	ID                 types.String   `tfsdk:"id"`
-	Name               types.String   `tfsdk:"name"`
-	Namespace          types.String   `tfsdk:"namespace"`
-	Runtime            types.String   `tfsdk:"runtime"`
-	Entrypoint         types.String   `tfsdk:"entrypoint"`
-	SourceDir          types.String   `tfsdk:"source_dir"`
-	Excludes           types.List     `tfsdk:"excludes"`
-	Filename           types.String   `tfsdk:"filename"`
-	Inline             types.Map      `tfsdk:"inline"`
-	S3                 types.Object   `tfsdk:"s3"`
-	Image              types.String   `tfsdk:"image"`
-	CodeHash           types.String   `tfsdk:"code_hash"`
-	BuildTimeoutSec    types.Int64    `tfsdk:"build_timeout_sec"`
-	Env                types.Map      `tfsdk:"env"`
-	EnvFrom            types.Map      `tfsdk:"env_from"`
-	SecretEnv          types.Map      `tfsdk:"secret_env"`
-	SecretEnvWO        types.Map      `tfsdk:"secret_env_wo"`
-	SecretEnvWOVersion types.Int64    `tfsdk:"secret_env_wo_version"`
-	MemoryMB           types.Int64    `tfsdk:"memory_mb"`
-	CPU                types.Float64  `tfsdk:"cpu"`
-	TimeoutSec         types.Int64    `tfsdk:"timeout_sec"`
-	Concurrency        types.Int64    `tfsdk:"concurrency"`
-	Replicas           types.Int64    `tfsdk:"replicas"`
-	Phase              types.String   `tfsdk:"phase"`
-	URL                types.String   `tfsdk:"url"`
-	CodeSHA256         types.String   `tfsdk:"code_sha256"`
-	LastBuiltAt        types.String   `tfsdk:"last_built_at"`
-	Timeouts           timeouts.Value `tfsdk:"timeouts"`
+	functionAttributes
+	functionSource
+	managed
+	EnvFrom            types.Map   `tfsdk:"env_from"`
+	SecretEnv          types.Map   `tfsdk:"secret_env"`
+	SecretEnvWO        types.Map   `tfsdk:"secret_env_wo"`
+	SecretEnvWOVersion types.Int64 `tfsdk:"secret_env_wo_version"`
+
+	// told is the source that the API is to be told of, and secrets the values; nil leaves what is there.
+	told    *rest.Source
+	secrets map[string]string
+	// stored are the names of the secrets that are there.
+	stored []string
 }
 
 // functionFields says which attribute a field of the API is.
 var functionFields = func() map[string]path.Path {
 	fields := attributes("name", "runtime", "entrypoint", "code_hash", "env", "env_from", "secret_env", "memory_mb", "cpu", "timeout_sec",
-		"concurrency", "replicas", "build_timeout_sec")
-	for _, source := range []string{"inline", "s3", "image"} {
+		"concurrency", "replicas", "build_timeout_sec", "build_secret_name")
+	for _, source := range []string{"inline", "s3", "http", "git", "image"} {
 		fields["source."+source] = path.Root(source)
+	}
+	for block, names := range map[string]map[string]attr.Type{"s3": s3Types, "http": httpTypes, "git": gitTypes} {
+		for name := range names {
+			fields["source."+block+"."+name] = path.Root(block).AtName(name)
+		}
 	}
 	return fields
 }()
 
-var s3Types = map[string]attr.Type{
-	"key": types.StringType, "bucket": types.StringType, "endpoint": types.StringType, "region": types.StringType,
-	"version_id": types.StringType, "sha256": types.StringType, "secret_name": types.StringType,
-}
-
 var envRefType = types.ObjectType{AttrTypes: map[string]attr.Type{
 	"secret_name": types.StringType, "config_map_name": types.StringType, "key": types.StringType, "optional": types.BoolType,
 }}
-
-// uploads says whether the provider brings the code itself.
-func (m *functionModel) uploads() bool { return !m.SourceDir.IsNull() || !m.Filename.IsNull() }
-
-// s3Source is the source, nil when null.
-func (m *functionModel) s3Source() *rest.S3Source {
-	if m.S3.IsNull() || m.S3.IsUnknown() {
-		return nil
-	}
-	field := func(name string) string {
-		value, _ := m.S3.Attributes()[name].(types.String)
-		return value.ValueString()
-	}
-	return &rest.S3Source{
-		Key: field("key"), Bucket: field("bucket"), Endpoint: field("endpoint"), Region: field("region"),
-		VersionID: field("version_id"), SHA256: field("sha256"), SecretName: field("secret_name"),
-	}
-}
-
-func s3Value(source *rest.S3Source) types.Object {
-	return types.ObjectValueMust(s3Types, map[string]attr.Value{
-		"key": text(source.Key), "bucket": text(source.Bucket), "endpoint": text(source.Endpoint), "region": text(source.Region),
-		"version_id": text(source.VersionID), "sha256": text(source.SHA256), "secret_name": text(source.SecretName),
-	})
-}
 
 func envRefs(value types.Map) map[string]rest.EnvRef {
 	refs := map[string]rest.EnvRef{}
@@ -132,12 +109,12 @@ func envRefsValue(refs map[string]rest.EnvRef, before types.Map) types.Map {
 	return types.MapValueMust(envRefType, all)
 }
 
-// wire is what the API is told, but the source.
 func (m *functionModel) wire() rest.Function {
 	fn := rest.Function{
-		Name: m.Name.ValueString(), Runtime: m.Runtime.ValueString(), Entrypoint: m.Entrypoint.ValueString(), CodeHash: m.CodeHash.ValueString(),
-		Env: texts(m.Env), TimeoutSec: small(m.TimeoutSec), Concurrency: small(m.Concurrency), Replicas: small(m.Replicas), BuildSec: small(m.BuildTimeoutSec),
-		MemoryMB: m.MemoryMB.ValueInt64Pointer(), CPU: m.CPU.ValueFloat64Pointer(), SecretEnv: texts(m.SecretEnv),
+		Name: m.Name.ValueString(), Runtime: m.Runtime.ValueString(), Entrypoint: m.Entrypoint.ValueString(), Source: m.told, CodeHash: m.CodeHash.ValueString(),
+		Env: texts(m.Env), SecretEnv: m.secrets, MemoryMB: m.MemoryMB.ValueInt64Pointer(), CPU: m.CPU.ValueFloat64Pointer(),
+		TimeoutSec: small(m.TimeoutSec), Concurrency: small(m.Concurrency), Replicas: small(m.Replicas),
+		BuildSec: small(m.BuildTimeoutSec), BuildSecret: m.BuildSecretName.ValueString(),
 	}
 	if refs := envRefs(m.EnvFrom); len(refs) > 0 {
 		fn.EnvFrom = refs
@@ -145,49 +122,47 @@ func (m *functionModel) wire() rest.Function {
 	return fn
 }
 
-// refresh takes over what the API shows, in the form that it had before where there are several.
 func (m *functionModel) refresh(fn *rest.Function) {
-	m.ID, m.Name, m.Namespace = types.StringValue(fn.Namespace+"/"+fn.Name), types.StringValue(fn.Name), types.StringValue(fn.Namespace)
-	m.Runtime, m.Entrypoint = text(fn.Runtime), orText(fn.Entrypoint, "handler.handle")
+	m.functionAttributes.refresh(fn)
 	m.refreshSource(fn.Source)
-	m.Env, m.EnvFrom = textMap(fn.Env, m.Env), envRefsValue(fn.EnvFrom, m.EnvFrom)
+	m.EnvFrom = envRefsValue(fn.EnvFrom, m.EnvFrom)
 	m.refreshSecrets(fn.SecretKeys)
+}
+
+func (m *functionAttributes) refresh(fn *rest.Function) {
+	m.refreshName(fn.Namespace, fn.Name)
+	m.Runtime, m.Entrypoint = text(fn.Runtime), orText(fn.Entrypoint, "handler.handle")
+	m.Env = textMap(fn.Env, m.Env)
 	m.MemoryMB, m.CPU = types.Int64PointerValue(fn.MemoryMB), types.Float64PointerValue(fn.CPU)
-	m.TimeoutSec, m.BuildTimeoutSec = orElse(integer(fn.TimeoutSec), 60), orElse(integer(fn.BuildSec), 300)
-	m.Concurrency, m.Replicas = integer(fn.Concurrency), orElse(integer(fn.Replicas), 1)
+	m.TimeoutSec, m.BuildTimeoutSec, m.BuildSecretName = orElse(integer(fn.TimeoutSec), 60), orElse(integer(fn.BuildSec), 300), text(fn.BuildSecret)
+	m.Concurrency, m.Replicas = integer(fn.Concurrency), replicas(fn)
 	m.refreshFacts(fn)
 }
 
+func replicas(fn *rest.Function) types.Int64 { return orElse(integer(fn.Replicas), 1) }
+
 // refreshFacts takes over what the platform has made of it. The hash is that of the code that is deployed, so that a plan shows a
 // change that has not come through.
-func (m *functionModel) refreshFacts(fn *rest.Function) {
+func (m *functionAttributes) refreshFacts(fn *rest.Function) {
 	status := fn.Status
 	if status == nil {
 		status = &rest.FunctionStatus{}
 	}
 	m.CodeHash, m.Phase, m.URL = text(status.CodeHash), text(status.Phase), text(status.URL)
-	m.CodeSHA256, m.LastBuiltAt = text(status.CodeSHA256), moment(status.LastBuiltAt)
-	if fn.Source == nil || fn.Source.Image == "" {
-		m.Image = text(status.Image)
+	m.CodeSHA256, m.SourceRevision, m.LastBuiltAt = text(status.CodeSHA256), text(status.SourceRevision), moment(status.LastBuiltAt)
+	m.Image = text(status.Image)
+	if fn.Source != nil && fn.Source.Image != "" {
+		m.Image = types.StringValue(fn.Source.Image)
+	}
+	if m.Replicas.IsUnknown() {
+		m.Replicas = replicas(fn)
 	}
 }
 
-// uploadedKeys begins the keys of archives that were uploaded.
-const uploadedKeys = "sources/"
-
-func (m *functionModel) refreshSource(source *rest.Source) {
-	m.Inline, m.S3 = types.MapNull(types.StringType), types.ObjectNull(s3Types)
-	if source == nil {
-		return
-	}
-	switch {
-	case source.Image != "":
-		m.Image = types.StringValue(source.Image)
-	case len(source.Inline) > 0:
-		m.Inline = textMap(source.Inline, m.Inline)
-	case source.S3 != nil && !(source.S3.SecretName == "" && strings.HasPrefix(source.S3.Key, uploadedKeys)):
-		m.S3 = s3Value(source.S3)
-	}
+func (m *functionModel) keepPlanned(plan *functionModel) {
+	m.CodeHash, m.Image, m.CodeSHA256 = known(m.CodeHash, plan.CodeHash), known(m.Image, plan.Image), known(m.CodeSHA256, plan.CodeSHA256)
+	m.SourceRevision, m.LastBuiltAt = known(m.SourceRevision, plan.SourceRevision), known(m.LastBuiltAt, plan.LastBuiltAt)
+	m.Phase, m.URL = known(m.Phase, plan.Phase), known(m.URL, plan.URL)
 }
 
 // refreshSecrets compares names, which is all that the API shows: what is missing goes, and what is too much comes without a value, so
@@ -203,19 +178,4 @@ func (m *functionModel) refreshSecrets(names []string) {
 	if !maps.Equal(before, now) {
 		m.SecretEnv = textMap(now, m.SecretEnv)
 	}
-}
-
-// excludes are the patterns; ok is false while one is unknown.
-func (m *functionModel) excludes(ctx context.Context) (patterns []string, ok bool) {
-	if m.Excludes.IsUnknown() {
-		return nil, false
-	}
-	for _, element := range m.Excludes.Elements() {
-		pattern, is := element.(basetypes.StringValue)
-		if !is || pattern.IsUnknown() {
-			return nil, false
-		}
-		patterns = append(patterns, pattern.ValueString())
-	}
-	return patterns, true
 }

@@ -2,86 +2,80 @@ package provider
 
 import (
 	"context"
+	"encoding/json"
 
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	"github.com/naeel/sless/api/rest"
 )
 
-// patch is the merge patch that makes of a state what was planned, with null for what goes. It uploads code first when that is another;
-// source is what came of it.
-func (r *functionResource) patch(ctx context.Context, plan, state, config *functionModel, diags *diag.Diagnostics) (patch map[string]any, source *rest.Source) {
-	patch = map[string]any{}
-	set := func(name string, planned, before attr.Value, value any) {
-		if !planned.Equal(before) {
-			patch[name] = value
-		}
+// prepareFunction finds what the API has to be told of code and secrets. Code that the provider brings is uploaded for that.
+func prepareFunction(ctx context.Context, client *rest.Client, plan, config, state *functionModel, diags *diag.Diagnostics) {
+	if state == nil || plan.CodeHash.IsUnknown() || plan.sourceChanges(config, state) {
+		config.bring(ctx, client, plan, diags)
 	}
-	wire := plan.wire()
-	set("runtime", plan.Runtime, state.Runtime, plan.Runtime.ValueStringPointer())
-	set("entrypoint", plan.Entrypoint, state.Entrypoint, wire.Entrypoint)
-	set("env", plan.Env, state.Env, replaced(wire.Env, texts(state.Env)))
-	set("env_from", plan.EnvFrom, state.EnvFrom, replacedRefs(wire.EnvFrom, envRefs(state.EnvFrom)))
-	set("memory_mb", plan.MemoryMB, state.MemoryMB, wire.MemoryMB)
-	set("cpu", plan.CPU, state.CPU, wire.CPU)
-	set("timeout_sec", plan.TimeoutSec, state.TimeoutSec, wire.TimeoutSec)
-	set("concurrency", plan.Concurrency, state.Concurrency, wire.Concurrency)
-	set("build_timeout_sec", plan.BuildTimeoutSec, state.BuildTimeoutSec, wire.BuildSec)
-	if !config.Replicas.IsNull() {
-		set("replicas", plan.Replicas, state.Replicas, wire.Replicas)
+	if state != nil && plan.SecretEnv.Equal(state.SecretEnv) && plan.SecretEnvWOVersion.Equal(state.SecretEnvWOVersion) {
+		return
 	}
-	r.patchSecrets(ctx, patch, plan, state, config, diags)
-	if plan.CodeHash.IsUnknown() || plan.sourceChanges(config, state) {
-		source = r.patchSource(ctx, patch, plan, state, config, diags)
+	plan.secrets = texts(plan.SecretEnv)
+	if !config.SecretEnvWO.IsNull() {
+		plan.secrets = texts(config.SecretEnvWO)
 	}
-	return patch, source
+	if state == nil || diags.HasError() {
+		return
+	}
+	// Names that only the platform knows are to go too.
+	namespace, name := state.Namespace.ValueString(), state.Name.ValueString()
+	stored, err := client.Functions(namespace).Get(ctx, name, rest.Fresh())
+	if err != nil {
+		addError(diags, functions.what(namespace, name)+" can't be read", err, nil)
+		return
+	}
+	if plan.stored = stored.Object.SecretKeys; plan.secrets == nil {
+		plan.secrets = map[string]string{}
+	}
 }
 
-func (r *functionResource) patchSource(ctx context.Context, patch map[string]any, plan, state, config *functionModel, diags *diag.Diagnostics) *rest.Source {
-	source, mark, sourceDiags := config.source(ctx, r.platform.client, plan.Namespace.ValueString(), plan.CodeHash)
-	diags.Append(sourceDiags...)
-	if diags.HasError() {
+func (m *functionModel) patch(state *functionModel) map[string]any {
+	patch, wire := changes{}, m.wire()
+	patch.set("runtime", m.Runtime, state.Runtime, m.Runtime.ValueStringPointer())
+	patch.set("entrypoint", m.Entrypoint, state.Entrypoint, wire.Entrypoint)
+	patch.set("env", m.Env, state.Env, replaced(wire.Env, texts(state.Env)))
+	patch.set("env_from", m.EnvFrom, state.EnvFrom, replacedRefs(wire.EnvFrom, envRefs(state.EnvFrom)))
+	patch.set("memory_mb", m.MemoryMB, state.MemoryMB, wire.MemoryMB)
+	patch.set("cpu", m.CPU, state.CPU, wire.CPU)
+	patch.set("timeout_sec", m.TimeoutSec, state.TimeoutSec, wire.TimeoutSec)
+	patch.set("concurrency", m.Concurrency, state.Concurrency, wire.Concurrency)
+	patch.set("replicas", m.Replicas, state.Replicas, wire.Replicas)
+	patch.set("build_timeout_sec", m.BuildTimeoutSec, state.BuildTimeoutSec, wire.BuildSec)
+	patch.set("build_secret_name", m.BuildSecretName, state.BuildSecretName, m.BuildSecretName.ValueStringPointer())
+	if m.secrets != nil {
+		before := map[string]string{}
+		for _, name := range m.stored {
+			before[name] = ""
+		}
+		patch["secret_env"] = replaced(m.secrets, before)
+	}
+	if m.told != nil {
+		patch["source"] = sourcePatch(m.told, texts(state.Inline))
+		patch["code_hash"] = m.CodeHash.ValueStringPointer()
+	} else if !m.S3.Equal(state.S3) {
+		patch["source"] = map[string]any{"s3": map[string]any{"poll_interval_sec": m.named().S3.PollSec}}
+	}
+	return patch
+}
+
+// keyOf is the key of the archive that the provider has uploaded, as the private state keeps it; nil when no source was told.
+func keyOf(source *rest.Source) []byte {
+	if source == nil {
 		return nil
 	}
-	plan.CodeHash = mark
-	change := map[string]any{"inline": nil, "s3": nil, "image": nil}
-	switch {
-	case source.S3 != nil:
-		s3 := source.S3
-		change["s3"] = map[string]any{
-			"key": s3.Key, "bucket": orNil(s3.Bucket), "endpoint": orNil(s3.Endpoint), "region": orNil(s3.Region),
-			"version_id": orNil(s3.VersionID), "sha256": orNil(s3.SHA256), "secret_name": orNil(s3.SecretName),
-		}
-	case source.Inline != nil:
-		change["inline"] = replaced(source.Inline, texts(state.Inline))
-	default:
-		change["image"] = source.Image
+	key := ""
+	if source.S3 != nil {
+		key = source.S3.Key
 	}
-	patch["source"] = change
-	patch["code_hash"] = plan.CodeHash.ValueStringPointer()
-	return source
-}
-
-// patchSecrets writes secrets whose values are in the state, or whose version is. Names that only the platform knows are asked for.
-func (r *functionResource) patchSecrets(ctx context.Context, patch map[string]any, plan, state, config *functionModel, diags *diag.Diagnostics) {
-	if plan.SecretEnv.Equal(state.SecretEnv) && plan.SecretEnvWOVersion.Equal(state.SecretEnvWOVersion) {
-		return
-	}
-	wanted := texts(plan.SecretEnv)
-	if !config.SecretEnvWO.IsNull() {
-		wanted = texts(config.SecretEnvWO)
-	}
-	stored, err := r.platform.client.Functions(state.Namespace.ValueString()).Get(ctx, state.Name.ValueString(), rest.Fresh())
-	if err != nil {
-		addError(diags, "Function "+state.ID.ValueString()+" can't be read", err, nil)
-		return
-	}
-	before := map[string]string{}
-	for _, name := range stored.Object.SecretKeys {
-		before[name] = ""
-	}
-	patch["secret_env"] = replaced(wanted, before)
+	encoded, _ := json.Marshal(key) // a string always encodes
+	return encoded
 }
 
 // replaced is a merge patch that makes one map of another.

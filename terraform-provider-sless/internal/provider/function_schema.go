@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -18,11 +17,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// Schema implements resource.Resource.
-func (r *functionResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+func functionSchema(ctx context.Context) schema.Schema {
+	made := schema.Schema{
 		MarkdownDescription: "Code that the platform builds and runs. Give it a URL with `sless_trigger`.\n\n" +
-			"Exactly one of `source_dir`, `filename`, `inline`, `s3` and `image` says where the code comes from.",
+			"Exactly one of `source_dir`, `filename`, `inline`, `s3`, `http`, `git` and `image` says where the code comes from.",
 		Attributes: map[string]schema.Attribute{},
 		Blocks: map[string]schema.Block{"timeouts": timeouts.Block(ctx, timeouts.Opts{
 			Create: true, Update: true, Delete: true,
@@ -33,9 +31,10 @@ func (r *functionResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 	}
 	for _, part := range []map[string]schema.Attribute{functionCode(), functionEnv(), functionLimits(), functionFacts()} {
 		for name, attribute := range part {
-			resp.Schema.Attributes[name] = attribute
+			made.Attributes[name] = attribute
 		}
 	}
+	return made
 }
 
 func functionCode() map[string]schema.Attribute {
@@ -44,7 +43,6 @@ func functionCode() map[string]schema.Attribute {
 			Required: true, Validators: []validator.String{functionName()}, PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			MarkdownDescription: "Name: at most 63 lower-case letters, digits and hyphens, starting with a letter. A change makes the function anew.",
 		},
-		"namespace": namespaceAttribute(),
 		"runtime": schema.StringAttribute{
 			Optional: true, Validators: []validator.String{stringvalidator.LengthAtMost(63), stringvalidator.RegexMatches(runtimes, "must be a runtime's name, for example python3.11")},
 			MarkdownDescription: "A runtime of the platform, for example `python3.11` or `nodejs20`. Required unless `image` is set. A change builds.",
@@ -73,7 +71,15 @@ func functionCode() map[string]schema.Attribute {
 		},
 		"s3": schema.SingleNestedAttribute{
 			Optional: true, Attributes: s3Attributes(),
-			MarkdownDescription: "A zip archive in an S3 bucket. New bytes under the same key are seen when `version_id`, `sha256` or `code_hash` changes.",
+			MarkdownDescription: "A zip archive in an S3 bucket. New bytes under the same key are seen when `version_id`, `sha256` or `code_hash` changes, or by `poll_interval_sec`.",
+		},
+		"http": schema.SingleNestedAttribute{
+			Optional: true, Attributes: httpAttributes(),
+			MarkdownDescription: "A zip archive at an address, which the platform reads.",
+		},
+		"git": schema.SingleNestedAttribute{
+			Optional: true, Attributes: gitAttributes(),
+			MarkdownDescription: "A folder of a Git repository, which the platform reads. New commits of a branch are read when an attribute such as `ref` or `code_hash` changes; `source_revision` is the commit.",
 		},
 		"image": schema.StringAttribute{
 			Optional: true, Computed: true,
@@ -83,11 +89,15 @@ func functionCode() map[string]schema.Attribute {
 		"code_hash": schema.StringAttribute{
 			Optional: true, Computed: true, Validators: []validator.String{stringvalidator.LengthBetween(1, 256)},
 			MarkdownDescription: "Your own mark of the code, of any form: when set, it alone decides whether the code is another, and the files are not looked at when planning. " +
-				"When not set: a hash of names, executable bits and bytes of the files (see the function `dir_hash`); none for `inline`, `s3` and `image`.",
+				"When not set: a hash of names, executable bits and bytes of the files (see the function `dir_hash`); none for the other sources.",
 		},
 		"build_timeout_sec": schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(300), Validators: []validator.Int64{int64validator.Between(10, 3600)},
 			MarkdownDescription: "How long a build may take, in seconds, 10 to 3600. Default 300.",
+		},
+		"build_secret_name": schema.StringAttribute{
+			Optional: true, Validators: []validator.String{secretName()},
+			MarkdownDescription: "A Secret in the namespace with `pip.conf`, `netrc` or `npmrc` for a package index of your own. Only the step that installs dependencies sees it.",
 		},
 	}
 }
@@ -100,8 +110,28 @@ func s3Attributes() map[string]schema.Attribute {
 		"endpoint":    schema.StringAttribute{Optional: true, Validators: []validator.String{webAddress()}, MarkdownDescription: "URL of the object store; needs `secret_name`. Default: the platform's."},
 		"region":      schema.StringAttribute{Optional: true, Validators: short, MarkdownDescription: "The bucket's region. Default `us-east-1`."},
 		"version_id":  schema.StringAttribute{Optional: true, Validators: short, MarkdownDescription: "The object's version. Default: the latest when the source is read."},
-		"sha256":      schema.StringAttribute{Optional: true, Validators: []validator.String{stringvalidator.RegexMatches(sha256Hex, "must be 64 hexadecimal digits in lower case")}, MarkdownDescription: "SHA-256 of the archive in hex, as `filesha256` gives it; other bytes are refused."},
-		"secret_name": schema.StringAttribute{Optional: true, Validators: short, MarkdownDescription: "A Secret in the namespace with `accessKeyID` and `secretAccessKey`."},
+		"sha256":      schema.StringAttribute{Optional: true, Validators: []validator.String{sha256Text()}, MarkdownDescription: "SHA-256 of the archive in hex, as `filesha256` gives it; other bytes are refused."},
+		"secret_name": schema.StringAttribute{Optional: true, Validators: []validator.String{secretName()}, MarkdownDescription: "A Secret in the namespace with `accessKeyID` and `secretAccessKey`."},
+		"poll_interval_sec": schema.Int64Attribute{
+			Optional: true, Validators: []validator.Int64{int64validator.Between(10, 86400)},
+			MarkdownDescription: "How often the platform looks for another object under the key, in seconds, 10 to 86400. Default: never. What it finds is deployed without terraform and is no change of the plan.",
+		},
+	}
+}
+
+func httpAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"url":    schema.StringAttribute{Required: true, Validators: []validator.String{codeAddress()}, MarkdownDescription: "The address, `https` or `http`, without user or password."},
+		"sha256": schema.StringAttribute{Required: true, Validators: []validator.String{sha256Text()}, MarkdownDescription: "SHA-256 of the archive in hex; other bytes are refused."},
+	}
+}
+
+func gitAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"url":         schema.StringAttribute{Required: true, Validators: []validator.String{repositoryAddress()}, MarkdownDescription: "The repository's address, `https` or `http`, without user or password."},
+		"ref":         schema.StringAttribute{Required: true, Validators: []validator.String{gitRef()}, MarkdownDescription: "A branch, a tag, a full reference such as `refs/heads/main`, or a commit as 40 hex digits."},
+		"path":        schema.StringAttribute{Optional: true, Validators: []validator.String{gitFolder()}, MarkdownDescription: "The folder with the code, relative to the root. Default: the root."},
+		"secret_name": schema.StringAttribute{Optional: true, Validators: []validator.String{secretName()}, MarkdownDescription: "A Secret in the namespace with `username` and `password`."},
 	}
 }
 
@@ -164,10 +194,10 @@ func functionLimits() map[string]schema.Attribute {
 
 func functionFacts() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		"id":            idAttribute(),
-		"phase":         phaseAttribute("`Pending`, `Building`, `Deploying`, `Ready` or `Failed`"),
-		"url":           schema.StringAttribute{Computed: true, MarkdownDescription: "Public address, while an enabled http trigger serves it. In outputs and other resources use the trigger's `url`: this one is known only at the next refresh after the trigger is made."},
-		"code_sha256":   schema.StringAttribute{Computed: true, MarkdownDescription: "The platform's digest of the files that are deployed."},
-		"last_built_at": schema.StringAttribute{Computed: true, MarkdownDescription: "When the image was made."},
+		"phase":           phaseAttribute("`Pending`, `Building`, `Deploying`, `Ready` or `Failed`"),
+		"url":             schema.StringAttribute{Computed: true, MarkdownDescription: "Public address, while an enabled http trigger serves it. In outputs and other resources use the trigger's `url`: this one is known only at the next refresh after the trigger is made."},
+		"code_sha256":     schema.StringAttribute{Computed: true, MarkdownDescription: "The platform's digest of the files that are deployed."},
+		"source_revision": schema.StringAttribute{Computed: true, MarkdownDescription: "What the code was read at: the commit of `git`, the ETag of `s3`. It is never a reason for a change."},
+		"last_built_at":   schema.StringAttribute{Computed: true, MarkdownDescription: "When the image was made."},
 	}
 }

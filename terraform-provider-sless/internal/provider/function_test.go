@@ -75,11 +75,11 @@ func TestPlanShowsWhatChanges(t *testing.T) {
 	step("no memory", with(nil), "memory_mb phase url", "memory_mb")
 	step("another path of the same code", with(values{"source_dir": codeFolder(t, "one")}), "")
 	writeCode(t, folder, "two")
-	step("code", with(nil), "code_hash code_sha256 image last_built_at phase url", "source", "code_hash")
-	step("runtime", with(values{"runtime": "nodejs20"}), "code_sha256 image last_built_at phase runtime url", "runtime")
+	step("code", with(nil), "code_hash code_sha256 image last_built_at phase source_revision url", "source", "code_hash")
+	step("runtime", with(values{"runtime": "nodejs20"}), "code_sha256 image last_built_at phase runtime source_revision url", "runtime")
 	step("from folder to inline", with(values{"source_dir": nil, "inline": map[string]string{"a.py": "x", "b.py": "y"}}),
-		"code_hash code_sha256 image inline last_built_at phase runtime source_dir url", "source", "code_hash", "runtime")
-	step("fewer files", with(values{"source_dir": nil, "inline": map[string]string{"a.py": "x"}}), "code_sha256 image inline last_built_at phase url", "source", "code_hash")
+		"code_hash code_sha256 image inline last_built_at phase runtime source_dir source_revision url", "source", "code_hash", "runtime")
+	step("fewer files", with(values{"source_dir": nil, "inline": map[string]string{"a.py": "x"}}), "code_sha256 image inline last_built_at phase source_revision url", "source", "code_hash")
 	if inline := api.functions["hello"].Source.Inline; len(inline) != 1 {
 		t.Errorf("inline is %v", inline)
 	}

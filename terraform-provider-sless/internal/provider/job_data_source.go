@@ -1,37 +1,17 @@
 package provider
 
 import (
+	"github.com/hashicorp/terraform-plugin-framework-jsontypes/jsontypes"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/naeel/sless/api/rest"
 )
 
-// jobView is a job as data.
-type jobView struct {
-	ID              types.String `tfsdk:"id"`
-	Name            types.String `tfsdk:"name"`
-	Namespace       types.String `tfsdk:"namespace"`
-	Function        types.String `tfsdk:"function"`
-	EventJSON       types.String `tfsdk:"event_json"`
-	RunID           types.Int64  `tfsdk:"run_id"`
-	TimeoutSec      types.Int64  `tfsdk:"timeout_sec"`
-	BackoffLimit    types.Int64  `tfsdk:"backoff_limit"`
-	TTLSec          types.Int64  `tfsdk:"ttl_sec_after_finished"`
-	Phase           types.String `tfsdk:"phase"`
-	Result          types.String `tfsdk:"result"`
-	ResultTruncated types.Bool   `tfsdk:"result_truncated"`
-	ExitCode        types.Int64  `tfsdk:"exit_code"`
-	Message         types.String `tfsdk:"message"`
-	StartedAt       types.String `tfsdk:"started_at"`
-	CompletedAt     types.String `tfsdk:"completed_at"`
-}
-
 func jobViewAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"function":               computedText("Name of the function."),
-		"event_json":             computedText("The event as JSON."),
+		"event_json":             computedEvent("The event as JSON."),
 		"run_id":                 computedNumber("The run that is asked for."),
 		"timeout_sec":            computedNumber("How long a run may take, in seconds."),
 		"backoff_limit":          computedNumber("How often a failed run is tried again."),
@@ -46,20 +26,16 @@ func jobViewAttributes() map[string]schema.Attribute {
 	}
 }
 
-func viewJob(job *rest.Job) jobView {
-	var model jobModel
-	model.refresh(job)
-	return jobView{
-		ID: model.ID, Name: model.Name, Namespace: model.Namespace, Function: model.Function, EventJSON: text(job.EventJSON), RunID: model.RunID,
-		TimeoutSec: model.TimeoutSec, BackoffLimit: model.BackoffLimit, TTLSec: model.TTLSec, Phase: model.Phase, Result: model.Result,
-		ResultTruncated: model.ResultTruncated, ExitCode: model.ExitCode, Message: model.Message, StartedAt: model.StartedAt, CompletedAt: model.CompletedAt,
-	}
+func viewJob(job *rest.Job) (view jobAttributes) {
+	view.refresh(job)
+	view.EventJSON = jsontypes.Normalized{StringValue: text(job.EventJSON)}
+	return view
 }
 
 func newJobDataSource() datasource.DataSource {
-	return &objectDataSource[rest.Job, jobView]{kind: "job", description: "A job and its last run.", attributes: jobViewAttributes, list: (*rest.Client).Jobs, view: viewJob}
+	return &objectDataSource[rest.Job, jobAttributes]{kind: jobs, description: "A job and its last run.", attributes: jobViewAttributes, view: viewJob}
 }
 
 func newJobsDataSource() datasource.DataSource {
-	return &listDataSource[rest.Job, jobView]{kind: "job", attributes: jobViewAttributes, list: (*rest.Client).Jobs, view: viewJob}
+	return &listDataSource[rest.Job, jobAttributes]{kind: jobs, attributes: jobViewAttributes, view: viewJob}
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-jsontypes/jsontypes"
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
-	"github.com/hashicorp/terraform-plugin-framework/attr"
-	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
@@ -20,42 +19,42 @@ import (
 	"github.com/naeel/sless/api/rest"
 )
 
-// jobModel is a sless_job.
-type jobModel struct {
-	ID              types.String         `tfsdk:"id"`
-	Name            types.String         `tfsdk:"name"`
-	Namespace       types.String         `tfsdk:"namespace"`
+// jobAttributes are what a job is, as resource and as data.
+type jobAttributes struct {
+	object
 	Function        types.String         `tfsdk:"function"`
 	EventJSON       jsontypes.Normalized `tfsdk:"event_json"`
 	RunID           types.Int64          `tfsdk:"run_id"`
 	TimeoutSec      types.Int64          `tfsdk:"timeout_sec"`
 	BackoffLimit    types.Int64          `tfsdk:"backoff_limit"`
 	TTLSec          types.Int64          `tfsdk:"ttl_sec_after_finished"`
-	WaitTimeoutSec  types.Int64          `tfsdk:"wait_timeout_sec"`
-	FailOnError     types.Bool           `tfsdk:"fail_on_error"`
-	Phase           types.String         `tfsdk:"phase"`
 	Result          types.String         `tfsdk:"result"`
 	ResultTruncated types.Bool           `tfsdk:"result_truncated"`
 	ExitCode        types.Int64          `tfsdk:"exit_code"`
 	Message         types.String         `tfsdk:"message"`
 	StartedAt       types.String         `tfsdk:"started_at"`
 	CompletedAt     types.String         `tfsdk:"completed_at"`
-	Timeouts        timeouts.Value       `tfsdk:"timeouts"`
+}
+
+// jobModel is a sless_job.
+type jobModel struct {
+	jobAttributes
+	managed
+	WaitTimeoutSec types.Int64 `tfsdk:"wait_timeout_sec"`
+	FailOnError    types.Bool  `tfsdk:"fail_on_error"`
 }
 
 var jobFields = attributes("name", "function", "event_json", "run_id", "timeout_sec", "backoff_limit", "ttl_sec_after_finished")
 
-// Schema implements resource.Resource.
-func (r *jobResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = schema.Schema{
+func jobSchema(ctx context.Context) schema.Schema {
+	made := schema.Schema{
 		MarkdownDescription: "Runs a function once, in a pod of its own, and keeps the result. Another `run_id` runs it again.",
 		Attributes: map[string]schema.Attribute{
 			"name": schema.StringAttribute{
 				Required: true, Validators: []validator.String{objectName()}, PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 				MarkdownDescription: "Name: at most 63 lower-case letters, digits and hyphens. A change makes the job anew.",
 			},
-			"namespace": namespaceAttribute(),
-			"function":  schema.StringAttribute{Required: true, Validators: []validator.String{functionName()}, MarkdownDescription: "Name of the function, in the same namespace. A change takes effect with the next `run_id`."},
+			"function": schema.StringAttribute{Required: true, Validators: []validator.String{functionName()}, MarkdownDescription: "Name of the function, in the same namespace. A change takes effect with the next `run_id`."},
 			"event_json": schema.StringAttribute{
 				Optional: true, CustomType: jsontypes.NormalizedType{}, Validators: []validator.String{event()},
 				MarkdownDescription: "The event as JSON, at most 96 KiB. Default `{}`. A change takes effect with the next `run_id`.",
@@ -65,7 +64,7 @@ func (r *jobResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 				PlanModifiers:       []planmodifier.Int64{int64planmodifier.RequiresReplace()},
 				MarkdownDescription: "Any number above 0 runs the job; another one replaces it and runs it again. 0 (default) runs nothing.",
 			},
-			"id": idAttribute(), "phase": phaseAttribute("`Pending`, `Running`, `Succeeded`, `Failed` or `Skipped`"),
+			"phase":            phaseAttribute("`Pending`, `Running`, `Succeeded`, `Failed` or `Skipped`"),
 			"result":           schema.StringAttribute{Computed: true, MarkdownDescription: "What the handler returned, as JSON, at most 3 KiB."},
 			"result_truncated": schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the result was longer and is cut."},
 			"exit_code":        schema.Int64Attribute{Computed: true, MarkdownDescription: "Exit code of the handler's process."},
@@ -78,8 +77,9 @@ func (r *jobResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 		})},
 	}
 	for name, attribute := range jobSettings() {
-		resp.Schema.Attributes[name] = attribute
+		made.Attributes[name] = attribute
 	}
+	return made
 }
 
 func jobSettings() map[string]schema.Attribute {
@@ -108,38 +108,37 @@ func (m *jobModel) wire() rest.Job {
 	}
 }
 
-// patch is the merge patch that makes of a state what was planned.
+// check implements model: no attribute depends on another.
+func (m *jobModel) check(*diag.Diagnostics) {}
+
 func (m *jobModel) patch(state *jobModel) map[string]any {
-	patch := map[string]any{}
-	set := func(name string, planned, before attr.Value, value any) {
-		if !planned.Equal(before) {
-			patch[name] = value
-		}
-	}
-	wire := m.wire()
-	set("function", m.Function, state.Function, wire.Function)
-	set("event_json", m.EventJSON, state.EventJSON, m.EventJSON.ValueStringPointer())
-	set("timeout_sec", m.TimeoutSec, state.TimeoutSec, wire.TimeoutSec)
-	set("backoff_limit", m.BackoffLimit, state.BackoffLimit, wire.BackoffLimit)
-	set("ttl_sec_after_finished", m.TTLSec, state.TTLSec, wire.TTLSec)
+	patch, wire := changes{}, m.wire()
+	patch.set("function", m.Function, state.Function, wire.Function)
+	patch.set("event_json", m.EventJSON, state.EventJSON, m.EventJSON.ValueStringPointer())
+	patch.set("timeout_sec", m.TimeoutSec, state.TimeoutSec, wire.TimeoutSec)
+	patch.set("backoff_limit", m.BackoffLimit, state.BackoffLimit, wire.BackoffLimit)
+	patch.set("ttl_sec_after_finished", m.TTLSec, state.TTLSec, wire.TTLSec)
 	return patch
 }
 
-// refresh takes over what the API shows.
 func (m *jobModel) refresh(job *rest.Job) {
-	m.ID = types.StringValue(job.Namespace + "/" + job.Name)
-	m.Name, m.Namespace, m.Function = types.StringValue(job.Name), types.StringValue(job.Namespace), types.StringValue(job.Function)
-	m.EventJSON, m.RunID = eventValue(job.EventJSON, m.EventJSON), types.Int64Value(job.RunID)
-	m.TimeoutSec, m.TTLSec = orElse(integer(job.TimeoutSec), 300), orElse(integer(job.TTLSec), 3600)
-	m.BackoffLimit = types.Int64Value(int64(job.BackoffLimit))
+	m.jobAttributes.refresh(job)
 	m.WaitTimeoutSec = orElse(m.WaitTimeoutSec, 300) // absent after an import
 	if m.FailOnError.IsNull() {
 		m.FailOnError = types.BoolValue(true)
 	}
+}
+
+func (m *jobAttributes) refresh(job *rest.Job) {
+	m.refreshName(job.Namespace, job.Name)
+	m.Function, m.RunID = types.StringValue(job.Function), types.Int64Value(job.RunID)
+	m.EventJSON = eventValue(job.EventJSON, m.EventJSON)
+	m.TimeoutSec, m.TTLSec = orElse(integer(job.TimeoutSec), 300), orElse(integer(job.TTLSec), 3600)
+	m.BackoffLimit = types.Int64Value(int64(job.BackoffLimit))
 	m.refreshFacts(job)
 }
 
-func (m *jobModel) refreshFacts(job *rest.Job) {
+func (m *jobAttributes) refreshFacts(job *rest.Job) {
 	status := job.Status
 	if status == nil {
 		status = &rest.JobStatus{}
@@ -147,19 +146,29 @@ func (m *jobModel) refreshFacts(job *rest.Job) {
 	m.Phase, m.Result, m.Message = text(status.Phase), text(status.Result), text(status.Message)
 	m.ResultTruncated, m.ExitCode = types.BoolValue(status.ResultTruncated), integer(status.ExitCode)
 	m.StartedAt, m.CompletedAt = moment(status.StartedAt), moment(status.CompletedAt)
+	if job.RunID == 0 && (m.Phase.IsNull() || status.Phase == rest.JobPending) {
+		m.Phase = types.StringValue(rest.JobSkipped) // the platform says so sooner or later; nothing is worth waiting for
+	}
 }
 
-// planFacts leaves what the platform says as it is while nothing changes.
-func (m *jobModel) planFacts(state *jobModel) {
+// foresee leaves what the platform says as it is while nothing changes.
+func (m *jobModel) foresee(_ context.Context, _, state *jobModel, _ *diag.Diagnostics) {
 	if state != nil {
 		m.EventJSON = plannedEvent(m.EventJSON, state.EventJSON)
-	}
-	if state != nil && len(m.patch(state)) == 0 && m.RunID.Equal(state.RunID) {
-		m.Phase, m.Result, m.Message, m.ResultTruncated = state.Phase, state.Result, state.Message, state.ResultTruncated
-		m.ExitCode, m.StartedAt, m.CompletedAt = state.ExitCode, state.StartedAt, state.CompletedAt
-		return
+		if len(m.patch(state)) == 0 && m.RunID.Equal(state.RunID) {
+			m.keepFacts(&state.jobAttributes)
+			return
+		}
 	}
 	unknown := types.StringUnknown()
 	m.Phase, m.Result, m.Message, m.StartedAt, m.CompletedAt = unknown, unknown, unknown, unknown, unknown
 	m.ResultTruncated, m.ExitCode = types.BoolUnknown(), types.Int64Unknown()
 }
+
+func (m *jobAttributes) keepFacts(of *jobAttributes) {
+	m.Phase, m.Result, m.Message, m.ResultTruncated = of.Phase, of.Result, of.Message, of.ResultTruncated
+	m.ExitCode, m.StartedAt, m.CompletedAt = of.ExitCode, of.StartedAt, of.CompletedAt
+}
+
+// keepPlanned implements model: all facts are unknown in a plan that changes anything.
+func (m *jobModel) keepPlanned(*jobModel) {}

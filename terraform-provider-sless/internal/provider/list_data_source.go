@@ -10,8 +10,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-
-	"github.com/naeel/sless/api/rest"
 )
 
 // namedIn reads name and namespace of a configuration.
@@ -32,16 +30,15 @@ func (p *platform) in(namespace types.String) string {
 
 // listDataSource reads all objects of a namespace.
 type listDataSource[T, V any] struct {
+	kind[T]
 	platform   *platform
-	kind       string
 	attributes func() map[string]schema.Attribute
-	list       func(*rest.Client, string) rest.Resource[T]
 	view       func(*T) V
 }
 
 // Metadata implements datasource.DataSource.
 func (d *listDataSource[T, V]) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_" + d.kind + "s"
+	resp.TypeName = req.ProviderTypeName + "_" + d.name + "s"
 }
 
 // Schema implements datasource.DataSource.
@@ -51,13 +48,13 @@ func (d *listDataSource[T, V]) Schema(_ context.Context, _ datasource.SchemaRequ
 	}
 	maps.Copy(items, d.attributes())
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "All " + d.kind + "s of a namespace, in the order of their names.",
+		MarkdownDescription: "All " + d.name + "s of a namespace, in the order of their names.",
 		Attributes: map[string]schema.Attribute{
 			"namespace":      schema.StringAttribute{Optional: true, Computed: true, MarkdownDescription: "Namespace. Default: the provider's."},
 			"label_selector": schema.StringAttribute{Optional: true, MarkdownDescription: "Only those with these labels, in the syntax of kubectl, for example `team=a,stage!=test`."},
-			d.kind + "s": schema.ListNestedAttribute{
+			d.name + "s": schema.ListNestedAttribute{
 				Computed: true, NestedObject: schema.NestedAttributeObject{Attributes: items},
-				MarkdownDescription: "The " + d.kind + "s.",
+				MarkdownDescription: "The " + d.name + "s.",
 			},
 		},
 	}
@@ -79,7 +76,7 @@ func (d *listDataSource[T, V]) Read(ctx context.Context, req datasource.ReadRequ
 	in := d.platform.in(namespace)
 	objects, err := d.list(d.platform.client, in).All(ctx, selector.ValueString())
 	if err != nil {
-		addError(&resp.Diagnostics, "The "+d.kind+"s of "+in+" can't be listed", err, nil)
+		addError(&resp.Diagnostics, "The "+d.name+"s of "+in+" can't be listed", err, nil)
 		return
 	}
 	views := make([]V, len(objects))
@@ -88,5 +85,5 @@ func (d *listDataSource[T, V]) Read(ctx context.Context, req datasource.ReadRequ
 	}
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("namespace"), in)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("label_selector"), selector)...)
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(d.kind+"s"), views)...)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(d.name+"s"), views)...)
 }

@@ -5,22 +5,20 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
-
-	"github.com/naeel/sless/api/rest"
 )
 
 // objectDataSource reads one object. Its model V must have the attributes named in attributes, and id, name and namespace.
 type objectDataSource[T, V any] struct {
-	platform          *platform
-	kind, description string
-	attributes        func() map[string]schema.Attribute
-	list              func(*rest.Client, string) rest.Resource[T]
-	view              func(*T) V
+	kind[T]
+	platform    *platform
+	description string
+	attributes  func() map[string]schema.Attribute
+	view        func(*T) V
 }
 
 // Metadata implements datasource.DataSource.
 func (d *objectDataSource[T, V]) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_" + d.kind
+	resp.TypeName = req.ProviderTypeName + "_" + d.name
 }
 
 // Schema implements datasource.DataSource.
@@ -46,7 +44,7 @@ func (d *objectDataSource[T, V]) Read(ctx context.Context, req datasource.ReadRe
 	namespace, name := d.platform.in(of.Namespace), of.Name.ValueString()
 	stored, err := d.list(d.platform.client, namespace).Get(ctx, name)
 	if err != nil {
-		addError(&resp.Diagnostics, "The "+d.kind+" "+namespace+"/"+name+" can't be read", err, nil)
+		addError(&resp.Diagnostics, "The "+d.name+" "+namespace+"/"+name+" can't be read", err, nil)
 		return
 	}
 	view := d.view(&stored.Object)

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"github.com/hashicorp/terraform-plugin-framework-jsontypes/jsontypes"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -10,24 +11,8 @@ import (
 
 // triggerView is a trigger as data.
 type triggerView struct {
-	ID                  types.String `tfsdk:"id"`
-	Name                types.String `tfsdk:"name"`
-	Namespace           types.String `tfsdk:"namespace"`
-	Function            types.String `tfsdk:"function"`
-	Type                types.String `tfsdk:"type"`
-	Enabled             types.Bool   `tfsdk:"enabled"`
-	Methods             types.Set    `tfsdk:"methods"`
-	Payload             types.String `tfsdk:"payload"`
-	Schedule            types.String `tfsdk:"schedule"`
-	TimeZone            types.String `tfsdk:"time_zone"`
-	EventJSON           types.String `tfsdk:"event_json"`
-	ConcurrencyPolicy   types.String `tfsdk:"concurrency_policy"`
-	StartingDeadlineSec types.Int64  `tfsdk:"starting_deadline_sec"`
-	Phase               types.String `tfsdk:"phase"`
-	Message             types.String `tfsdk:"message"`
-	URL                 types.String `tfsdk:"url"`
-	LastRunAt           types.String `tfsdk:"last_run_at"`
-	NextRunAt           types.String `tfsdk:"next_run_at"`
+	triggerAttributes
+	Message types.String `tfsdk:"message"`
 }
 
 func triggerViewAttributes() map[string]schema.Attribute {
@@ -39,7 +24,7 @@ func triggerViewAttributes() map[string]schema.Attribute {
 		"payload":               computedText("http: `request` or `body`."),
 		"schedule":              computedText("cron: the schedule."),
 		"time_zone":             computedText("cron: the time zone."),
-		"event_json":            computedText("cron: the event as JSON."),
+		"event_json":            computedEvent("cron: the event as JSON."),
 		"concurrency_policy":    computedText("cron: `Forbid`, `Allow` or `Replace`."),
 		"starting_deadline_sec": computedNumber("cron: how late a missed time may still run, in seconds."),
 		"phase":                 computedText("`Pending`, `Ready`, `Disabled` or `Failed`."),
@@ -50,14 +35,9 @@ func triggerViewAttributes() map[string]schema.Attribute {
 	}
 }
 
-func viewTrigger(trigger *rest.Trigger) triggerView {
-	var model triggerModel
-	model.refresh(trigger)
-	view := triggerView{
-		ID: model.ID, Name: model.Name, Namespace: model.Namespace, Function: model.Function, Type: model.Type, Enabled: model.Enabled, Methods: model.Methods,
-		Payload: model.Payload, Schedule: model.Schedule, TimeZone: model.TimeZone, EventJSON: text(trigger.EventJSON), ConcurrencyPolicy: model.ConcurrencyPolicy,
-		StartingDeadlineSec: model.StartingDeadlineSec, Phase: model.Phase, URL: model.URL, LastRunAt: model.LastRunAt, NextRunAt: model.NextRunAt,
-	}
+func viewTrigger(trigger *rest.Trigger) (view triggerView) {
+	view.refresh(trigger)
+	view.EventJSON = jsontypes.Normalized{StringValue: text(trigger.EventJSON)}
 	if trigger.Status != nil {
 		view.Message = text(trigger.Status.Message)
 	}
@@ -66,10 +46,10 @@ func viewTrigger(trigger *rest.Trigger) triggerView {
 
 func newTriggerDataSource() datasource.DataSource {
 	return &objectDataSource[rest.Trigger, triggerView]{
-		kind: "trigger", description: "A trigger.", attributes: triggerViewAttributes, list: (*rest.Client).Triggers, view: viewTrigger,
+		kind: triggers, description: "A trigger.", attributes: triggerViewAttributes, view: viewTrigger,
 	}
 }
 
 func newTriggersDataSource() datasource.DataSource {
-	return &listDataSource[rest.Trigger, triggerView]{kind: "trigger", attributes: triggerViewAttributes, list: (*rest.Client).Triggers, view: viewTrigger}
+	return &listDataSource[rest.Trigger, triggerView]{kind: triggers, attributes: triggerViewAttributes, view: viewTrigger}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
-	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -21,11 +22,9 @@ import (
 	"github.com/naeel/sless/api/rest"
 )
 
-// triggerModel is a sless_trigger.
-type triggerModel struct {
-	ID                  types.String         `tfsdk:"id"`
-	Name                types.String         `tfsdk:"name"`
-	Namespace           types.String         `tfsdk:"namespace"`
+// triggerAttributes are what a trigger is, as resource and as data.
+type triggerAttributes struct {
+	object
 	Function            types.String         `tfsdk:"function"`
 	Type                types.String         `tfsdk:"type"`
 	Enabled             types.Bool           `tfsdk:"enabled"`
@@ -36,27 +35,29 @@ type triggerModel struct {
 	EventJSON           jsontypes.Normalized `tfsdk:"event_json"`
 	ConcurrencyPolicy   types.String         `tfsdk:"concurrency_policy"`
 	StartingDeadlineSec types.Int64          `tfsdk:"starting_deadline_sec"`
-	Phase               types.String         `tfsdk:"phase"`
 	URL                 types.String         `tfsdk:"url"`
 	LastRunAt           types.String         `tfsdk:"last_run_at"`
 	NextRunAt           types.String         `tfsdk:"next_run_at"`
-	Timeouts            timeouts.Value       `tfsdk:"timeouts"`
+}
+
+// triggerModel is a sless_trigger.
+type triggerModel struct {
+	triggerAttributes
+	managed
 }
 
 var triggerFields = attributes("name", "function", "type", "enabled", "methods", "payload", "schedule", "time_zone", "event_json", "concurrency_policy", "starting_deadline_sec")
 
-// Schema implements resource.Resource.
-func (r *triggerResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+func triggerSchema(ctx context.Context) schema.Schema {
 	replaces := []planmodifier.String{stringplanmodifier.RequiresReplace()}
-	resp.Schema = schema.Schema{
+	made := schema.Schema{
 		MarkdownDescription: "Fires a function: by HTTP from outside (`type = \"http\"`, which gives it a URL) or on a schedule (`type = \"cron\"`).",
 		Attributes: map[string]schema.Attribute{
 			"name": schema.StringAttribute{
 				Required: true, Validators: []validator.String{objectName()}, PlanModifiers: replaces,
 				MarkdownDescription: "Name: at most 63 lower-case letters, digits and hyphens. A change makes the trigger anew.",
 			},
-			"namespace": namespaceAttribute(),
-			"function":  schema.StringAttribute{Required: true, Validators: []validator.String{functionName()}, MarkdownDescription: "Name of the function, in the same namespace."},
+			"function": schema.StringAttribute{Required: true, Validators: []validator.String{functionName()}, MarkdownDescription: "Name of the function, in the same namespace."},
 			"type": schema.StringAttribute{
 				Required: true, Validators: []validator.String{stringvalidator.OneOf(rest.TriggerHTTP, rest.TriggerCron)}, PlanModifiers: replaces,
 				MarkdownDescription: "`http` or `cron`. A change makes the trigger anew.",
@@ -65,7 +66,7 @@ func (r *triggerResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether it fires. Default `true`. When every trigger of a function is disabled, its pods are gone and cost nothing.",
 			},
-			"id": idAttribute(), "phase": phaseAttribute("`Pending`, `Ready`, `Disabled` or `Failed`"),
+			"phase":       phaseAttribute("`Pending`, `Ready`, `Disabled` or `Failed`"),
 			"url":         schema.StringAttribute{Computed: true, MarkdownDescription: "http: the public address. Null while the trigger is disabled."},
 			"last_run_at": schema.StringAttribute{Computed: true, MarkdownDescription: "cron: the last time that was due."},
 			"next_run_at": schema.StringAttribute{Computed: true, MarkdownDescription: "cron: the next time."},
@@ -78,8 +79,9 @@ func (r *triggerResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 		})},
 	}
 	for name, attribute := range triggerSettings() {
-		resp.Schema.Attributes[name] = attribute
+		made.Attributes[name] = attribute
 	}
+	return made
 }
 
 func triggerSettings() map[string]schema.Attribute {
@@ -151,19 +153,17 @@ func (m *triggerModel) setDefaults(config *triggerModel) {
 	}
 }
 
-// planFacts leaves what the platform says as it is while nothing changes.
-func (m *triggerModel) planFacts(state *triggerModel) {
-	facts := []*types.String{&m.Phase, &m.URL, &m.LastRunAt, &m.NextRunAt}
+// foresee plans defaults, which depend on the type, and leaves what the platform says as it is while nothing changes.
+func (m *triggerModel) foresee(_ context.Context, config, state *triggerModel, _ *diag.Diagnostics) {
+	m.setDefaults(config)
 	if state != nil {
 		m.EventJSON = plannedEvent(m.EventJSON, state.EventJSON)
+		if len(m.patch(state)) == 0 && state.Phase.ValueString() != rest.TriggerFailed {
+			m.Phase, m.URL, m.LastRunAt, m.NextRunAt = state.Phase, state.URL, state.LastRunAt, state.NextRunAt
+			return
+		}
 	}
-	if state != nil && len(m.patch(state)) == 0 && state.Phase.ValueString() != rest.TriggerFailed {
-		m.Phase, m.URL, m.LastRunAt, m.NextRunAt = state.Phase, state.URL, state.LastRunAt, state.NextRunAt
-		return
-	}
-	for _, fact := range facts {
-		*fact = types.StringUnknown()
-	}
+	m.Phase, m.URL, m.LastRunAt, m.NextRunAt = types.StringUnknown(), types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
 	if m.Type.ValueString() == rest.TriggerHTTP {
 		m.LastRunAt, m.NextRunAt = types.StringNull(), types.StringNull()
 	} else if m.Type.ValueString() == rest.TriggerCron {
@@ -171,13 +171,26 @@ func (m *triggerModel) planFacts(state *triggerModel) {
 	}
 }
 
-// keepPlanned takes back what the plan had promised; what has changed since shows at the next refresh.
 func (m *triggerModel) keepPlanned(plan *triggerModel) {
-	for _, fact := range []struct{ value, planned *types.String }{
-		{&m.Phase, &plan.Phase}, {&m.URL, &plan.URL}, {&m.LastRunAt, &plan.LastRunAt}, {&m.NextRunAt, &plan.NextRunAt},
-	} {
-		if !fact.planned.IsUnknown() {
-			*fact.value = *fact.planned
+	m.Phase, m.URL = known(m.Phase, plan.Phase), known(m.URL, plan.URL)
+	m.LastRunAt, m.NextRunAt = known(m.LastRunAt, plan.LastRunAt), known(m.NextRunAt, plan.NextRunAt)
+}
+
+// check holds that each type has its own attributes.
+func (m *triggerModel) check(diags *diag.Diagnostics) {
+	if m.Type.IsUnknown() {
+		return
+	}
+	foreign := m.cronOnly()
+	if m.Type.ValueString() == rest.TriggerCron {
+		foreign = m.httpOnly()
+		if m.Schedule.IsNull() {
+			diags.AddAttributeError(path.Root("schedule"), "The schedule is missing", "A trigger of type cron needs a schedule, for example \"*/5 * * * *\".")
+		}
+	}
+	for name, isNull := range foreign {
+		if !isNull {
+			diags.AddAttributeError(path.Root(name), "Not for this type", "A trigger of type "+m.Type.ValueString()+" has no "+name+".")
 		}
 	}
 }
@@ -201,31 +214,22 @@ func (m *triggerModel) methods() []string {
 	return all
 }
 
-// patch is the merge patch that makes of a state what was planned.
 func (m *triggerModel) patch(state *triggerModel) map[string]any {
-	patch := map[string]any{}
-	set := func(name string, planned, before attr.Value, value any) {
-		if !planned.Equal(before) {
-			patch[name] = value
-		}
-	}
-	wire := m.wire()
-	set("function", m.Function, state.Function, wire.Function)
-	set("enabled", m.Enabled, state.Enabled, wire.Enabled)
-	set("methods", m.Methods, state.Methods, wire.Methods)
-	set("payload", m.Payload, state.Payload, m.Payload.ValueStringPointer())
-	set("schedule", m.Schedule, state.Schedule, m.Schedule.ValueStringPointer())
-	set("time_zone", m.TimeZone, state.TimeZone, m.TimeZone.ValueStringPointer())
-	set("event_json", m.EventJSON, state.EventJSON, m.EventJSON.ValueStringPointer())
-	set("concurrency_policy", m.ConcurrencyPolicy, state.ConcurrencyPolicy, m.ConcurrencyPolicy.ValueStringPointer())
-	set("starting_deadline_sec", m.StartingDeadlineSec, state.StartingDeadlineSec, m.StartingDeadlineSec.ValueInt64Pointer())
+	patch, wire := changes{}, m.wire()
+	patch.set("function", m.Function, state.Function, wire.Function)
+	patch.set("enabled", m.Enabled, state.Enabled, wire.Enabled)
+	patch.set("methods", m.Methods, state.Methods, wire.Methods)
+	patch.set("payload", m.Payload, state.Payload, m.Payload.ValueStringPointer())
+	patch.set("schedule", m.Schedule, state.Schedule, m.Schedule.ValueStringPointer())
+	patch.set("time_zone", m.TimeZone, state.TimeZone, m.TimeZone.ValueStringPointer())
+	patch.set("event_json", m.EventJSON, state.EventJSON, m.EventJSON.ValueStringPointer())
+	patch.set("concurrency_policy", m.ConcurrencyPolicy, state.ConcurrencyPolicy, m.ConcurrencyPolicy.ValueStringPointer())
+	patch.set("starting_deadline_sec", m.StartingDeadlineSec, state.StartingDeadlineSec, m.StartingDeadlineSec.ValueInt64Pointer())
 	return patch
 }
 
-// refresh takes over what the API shows.
-func (m *triggerModel) refresh(trigger *rest.Trigger) {
-	m.ID = types.StringValue(trigger.Namespace + "/" + trigger.Name)
-	m.Name, m.Namespace = types.StringValue(trigger.Name), types.StringValue(trigger.Namespace)
+func (m *triggerAttributes) refresh(trigger *rest.Trigger) {
+	m.refreshName(trigger.Namespace, trigger.Name)
 	m.Function, m.Type = types.StringValue(trigger.Function), types.StringValue(trigger.Type)
 	m.Enabled = types.BoolValue(trigger.Enabled == nil || *trigger.Enabled)
 	m.Methods = types.SetNull(types.StringType)
@@ -266,7 +270,7 @@ func plannedEvent(planned, before jsontypes.Normalized) jsontypes.Normalized {
 	return planned
 }
 
-func (m *triggerModel) refreshFacts(trigger *rest.Trigger) {
+func (m *triggerAttributes) refreshFacts(trigger *rest.Trigger) {
 	status := trigger.Status
 	if status == nil {
 		status = &rest.TriggerStatus{}

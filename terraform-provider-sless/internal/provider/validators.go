@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,9 @@ var (
 	variables     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 	fileNames     = regexp.MustCompile(`^[A-Za-z0-9_.@+-]+(/[A-Za-z0-9_.@+-]+)*$`)
 	images        = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$`)
+	addresses     = regexp.MustCompile(`^https?://[^/?#\s]+(/[^\s#]*)?$`)
+	repositories  = regexp.MustCompile(`^https?://[^/?#\s]+/[^\s?#]+$`)
+	gitRefs       = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./+@-]*$`)
 	sha256Hex     = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
@@ -58,6 +62,62 @@ func webAddress() validator.String {
 		}
 		return nil
 	})
+}
+
+// codeAddress is that of code. It is stored and shown, so that it must have no password.
+func codeAddress() validator.String {
+	return check("an address of code", func(text string) error {
+		parsed, err := url.Parse(text)
+		switch {
+		case err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") || !addresses.MatchString(text) || len(text) > 2048:
+			return fmt.Errorf("must be an https or http URL without a fragment, for example https://example.org/hello.zip")
+		case parsed.User != nil:
+			return fmt.Errorf("must have no user or password in it")
+		}
+		return nil
+	})
+}
+
+func repositoryAddress() validator.String {
+	return check("a repository's address", func(text string) error {
+		parsed, err := url.Parse(text)
+		switch {
+		case err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") || len(text) > 2048:
+			return fmt.Errorf("must be an https or http URL, for example https://git.example.org/team/functions.git")
+		case parsed.User != nil:
+			return fmt.Errorf("must have no user or password in it; secret_name names a Secret with them")
+		case !repositories.MatchString(text):
+			return fmt.Errorf("must have a path and neither a query nor a fragment, for example https://git.example.org/team/functions.git")
+		}
+		return nil
+	})
+}
+
+func gitRef() validator.String {
+	return check("a git reference", func(text string) error {
+		if !gitRefs.MatchString(text) || len(text) > 255 {
+			return fmt.Errorf("must be a branch, a tag, a full reference such as refs/heads/main, or a commit as 40 hex digits")
+		}
+		return nil
+	})
+}
+
+func gitFolder() validator.String {
+	return check("a folder of the repository", func(text string) error {
+		parts := strings.Split(text, "/")
+		if text == "" || text[0] == '/' || slices.Contains(parts, ".") || slices.Contains(parts, "..") || len(text) > 512 {
+			return fmt.Errorf("must be a path relative to the repository's root without . and .. parts, for example functions/hello")
+		}
+		return nil
+	})
+}
+
+func secretName() validator.String {
+	return stringvalidator.LengthBetween(1, 253)
+}
+
+func sha256Text() validator.String {
+	return stringvalidator.RegexMatches(sha256Hex, "must be 64 hexadecimal digits in lower case")
 }
 
 func timeZone() validator.String {

@@ -68,19 +68,8 @@ func poll(ctx context.Context, atMost time.Duration, look func(context.Context) 
 	}
 }
 
-// awaitGone waits until no object has the name.
-func awaitGone[T any](ctx context.Context, resource rest.Resource[T], name string, atMost time.Duration) error {
-	return poll(ctx, atMost, func(ctx context.Context) (progress, error) {
-		_, err := resource.Get(ctx, name, rest.Fresh())
-		if rest.IsNotFound(err) {
-			return done, nil
-		}
-		return near, err
-	})
-}
-
-// settled is a context for a write: an interruption does not cut it off, so that it is known what was written.
-func settled(ctx context.Context) (context.Context, context.CancelFunc) {
+// uncut is a context for a write: an interruption does not cut it off, so that it is known what was written.
+func uncut(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 }
 
@@ -88,7 +77,7 @@ func settled(ctx context.Context) (context.Context, context.CancelFunc) {
 // object that is as asked for as its own.
 func createOnce[T any](ctx context.Context, resource rest.Resource[T], name string, object T, same func(*T) bool, options ...rest.Option) (rest.Stored[T], error) {
 	interrupted := ctx
-	ctx, cancel := settled(ctx)
+	ctx, cancel := uncut(ctx)
 	defer cancel()
 	until := time.Now().Add(30 * time.Second)
 	unsure := false
