@@ -17,6 +17,7 @@ import (
 	"github.com/naeel/sless/apiserver/internal/auth"
 	"github.com/naeel/sless/apiserver/internal/authz"
 	"github.com/naeel/sless/apiserver/internal/config"
+	"github.com/naeel/sless/apiserver/internal/deployed"
 	"github.com/naeel/sless/apiserver/internal/resources"
 	"github.com/naeel/sless/apiserver/internal/server"
 	"github.com/naeel/sless/apiserver/internal/sources"
@@ -74,6 +75,10 @@ func (s *Service) register(client kubernetes.Interface, settings *config.Config,
 	if err != nil {
 		return err
 	}
+	registry, err := deployed.New(settings.Registry)
+	if err != nil {
+		return err
+	}
 	s.archives = archives
 	receiver := sources.NewReceiver(archives, s.store.Tenant, settings.Build.MaxArchiveBytes, s.limits.Uploads)
 	key, err := sources.DeriveKey(settings.ObjectStore, "digests of secret_env")
@@ -82,7 +87,10 @@ func (s *Service) register(client kubernetes.Interface, settings *config.Config,
 	}
 	resources.Register(s.api, s.store, authorize, receiver.Receive, &resources.Secrets{Store: s.store, Key: key, Later: s.tasks.later})
 	sources.Register(s.api, receiver)
-	below := &subresources.Handlers{Store: s.store, Kube: client, Sources: archives, Tenant: s.store.Tenant, Gateway: gateway}
+	below := &subresources.Handlers{
+		Store: s.store, Kube: client, Registry: registry, Gateway: gateway,
+		Downloads: make(chan struct{}, s.limits.Uploads), WriteIdle: time.Duration(s.limits.BodyIdleSeconds) * time.Second,
+	}
 	below.Register(s.api)
 	return nil
 }

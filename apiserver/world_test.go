@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,8 +14,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	corev1 "k8s.io/api/core/v1"
@@ -26,13 +30,15 @@ import (
 	"github.com/naeel/sless/apiserver/internal/config"
 )
 
-// world is what stands around an apiserver: an object store, a gateway and a node, each a server in this process.
+// world is what stands around an apiserver: an object store, a registry, a gateway and a node, each a server in this process.
 type world struct {
-	bucket  *s3mem.Backend
-	store   *httptest.Server
-	gateway *httptest.Server
-	kubelet *httptest.Server
-	token   string
+	bucket   *s3mem.Backend
+	store    *httptest.Server
+	registry *httptest.Server
+	gateway  *httptest.Server
+	kubelet  *httptest.Server
+	token    string
+	cut      atomic.Bool // the registry gives half of a layer
 
 	mu   sync.Mutex // guards logs
 	logs map[string]func(http.ResponseWriter, *http.Request)
@@ -44,6 +50,7 @@ func newWorld() (*world, error) {
 		return nil, err
 	}
 	w.store = httptest.NewServer(gofakes3.New(w.bucket, gofakes3.WithTimeSkewLimit(0)).Server())
+	w.registry = httptest.NewServer(w.cutting(registry.New(registry.Logger(log.New(io.Discard, "", 0)))))
 	w.gateway = httptest.NewServer(http.HandlerFunc(w.serveGateway))
 	w.kubelet = httptest.NewTLSServer(http.HandlerFunc(w.serveKubelet))
 	return w, nil
@@ -51,6 +58,7 @@ func newWorld() (*world, error) {
 
 func (w *world) close() {
 	w.store.Close()
+	w.registry.Close()
 	w.gateway.Close()
 	w.kubelet.Close()
 }
@@ -62,9 +70,28 @@ func (w *world) settings(dir, extra string) (*config.Config, error) {
 			return nil, err
 		}
 	}
-	return config.Parse(fmt.Appendf(nil, "objectStore: {endpoint: %q, bucket: sless, credentialsDir: %q}\ngateway: {internalURL: %q, tokenFile: %q}\nbuild: {maxArchiveBytes: 1048576}\n%s",
-		w.store.URL, dir, w.gateway.URL, filepath.Join(dir, "gateway-token"), extra))
+	return config.Parse(fmt.Appendf(nil, "objectStore: {endpoint: %q, bucket: sless, credentialsDir: %q}\nregistry: {host: %q, insecure: true}\ngateway: {internalURL: %q, tokenFile: %q}\nbuild: {maxArchiveBytes: 1048576}\n%s",
+		w.store.URL, dir, w.registryHost(), w.gateway.URL, filepath.Join(dir, "gateway-token"), extra))
 }
+
+// cutting answers as next does, and while cut is set only the first half of what is no JSON.
+func (w *world) cutting(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if !w.cut.Load() {
+			next.ServeHTTP(out, r)
+			return
+		}
+		recorded := httptest.NewRecorder()
+		next.ServeHTTP(recorded, r)
+		body := recorded.Body.Bytes()
+		if !bytes.HasPrefix(body, []byte("{")) {
+			body = body[:len(body)/2]
+		}
+		_, _ = out.Write(body) // whoever asks has gone
+	})
+}
+
+func (w *world) registryHost() string { return w.registry.Listener.Addr().String() }
 
 // serveGateway answers as the gateway's internal listener does: the function echo answers its event, slow never does, others do not exist.
 func (w *world) serveGateway(out http.ResponseWriter, r *http.Request) {

@@ -21,7 +21,7 @@ const (
 	CodeAlreadyExists         = "already_exists"            // 409
 	CodeConflict              = "conflict"                  // 409: others change it all the time; try again
 	CodeNamespaceTerminating  = "namespace_terminating"     // 409
-	CodeNoArchive             = "no_archive"                // 409: the function's code is not an archive that sless holds
+	CodeNoCode                = "no_code"                   // 409: there is no code to give: nothing is deployed yet, or sless did not build it
 	CodeContinueExpired       = "continue_expired"          // 410: start the list again
 	CodePreconditionFailed    = "precondition_failed"       // 412: If-Match or If-None-Match
 	CodeBodyTooLarge          = "body_too_large"            // 413
@@ -37,6 +37,8 @@ const (
 	CodeObjectStoreAway       = "object_store_unavailable"  // 503
 	CodeGatewayUnavailable    = "gateway_unavailable"       // 503
 	CodeLogsUnavailable       = "logs_unavailable"          // 503: the node of the pod does not answer
+	CodeNoRegistry            = "no_registry"               // 501: the server was not told of the registry that has the code
+	CodeRegistryAway          = "registry_unavailable"      // 503
 )
 
 // Problem is an error answer, application/problem+json of RFC 9457. It is the error type of the client.

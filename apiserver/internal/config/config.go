@@ -16,6 +16,8 @@ import (
 type Config struct {
 	// ObjectStore is where uploaded archives are put.
 	ObjectStore ObjectStore `json:"objectStore"`
+	// Registry is where the code of what serves is read from. Without a host, code can't be downloaded.
+	Registry Registry `json:"registry,omitempty"`
 	// Gateway is how functions are invoked.
 	Gateway Gateway `json:"gateway,omitempty"`
 	// Build has the limit on archives, which the operator shares.
@@ -36,6 +38,20 @@ type ObjectStore struct {
 	CAFile string `json:"caFile,omitempty"`
 	// CredentialsDir holds the files accessKeyID and secretAccessKey. Read anew when they change.
 	CredentialsDir string `json:"credentialsDir"`
+}
+
+// Registry is the platform's container registry, of which the operator has a section with more.
+type Registry struct {
+	// Host is the registry's host, and port if it has one.
+	Host string `json:"host,omitempty"`
+	// Repository is a template of a tenant's repository below Host. {namespace} is replaced. Default sless-{namespace}.
+	Repository string `json:"repository,omitempty"`
+	// Insecure speaks plain HTTP. Default false.
+	Insecure bool `json:"insecure,omitempty"`
+	// CAFile is a PEM bundle to trust besides the system's.
+	CAFile string `json:"caFile,omitempty"`
+	// PullConfigFile is a Docker config.json with pull credentials. Read anew for each download.
+	PullConfigFile string `json:"pullConfigFile,omitempty"`
 }
 
 // Gateway is how the apiserver calls the gateway.
@@ -71,7 +87,7 @@ type Limits struct {
 	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"`
 	// Burst is how many requests of one identity may come at once. Default 2000.
 	Burst int `json:"burst,omitempty"`
-	// Uploads is how many uploads one replica takes at a time. Default 8.
+	// Uploads is how many archives one replica takes at a time, and how many it gives. Default 8.
 	Uploads int `json:"uploads,omitempty"`
 	// BodyIdleSeconds is how long the next part of a body may take. Default 30.
 	BodyIdleSeconds int `json:"bodyIdleSeconds,omitempty"`
@@ -183,6 +199,7 @@ func Parse(text []byte) (*Config, error) {
 
 func (c *Config) setDefaults() {
 	setDefault(&c.ObjectStore.Region, "us-east-1")
+	setDefault(&c.Registry.Repository, "sless-{namespace}")
 	setDefault(&c.Gateway.InternalURL, "http://gateway-internal.sless-system.svc:8082")
 	setDefault(&c.Gateway.TokenFile, "/var/run/secrets/sless/gateway/token")
 	setDefault(&c.Build.MaxArchiveBytes, 256<<20)

@@ -3,7 +3,10 @@ package resources
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"net/http"
+	"reflect"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -66,12 +69,37 @@ func (o *operations[W, O]) putCode(ctx context.Context, in *codeInput, upload Up
 	}
 	patch, err := json.Marshal(map[string]any{
 		"code_hash": in.CodeHash,
-		"source": map[string]any{"inline": nil, "image": nil, "s3": map[string]any{
-			"key": uploaded.Key, "sha256": uploaded.SHA256, "bucket": nil, "endpoint": nil, "region": nil, "version_id": nil, "secret_name": nil,
-		}},
+		"source":    archiveSource(uploaded),
 	})
 	if err != nil {
 		return object, err
 	}
 	return o.patch(ctx, in.Key(), patch, in.Preconditions)
+}
+
+// archiveSource is the change that makes an archive the source, and leaves nothing of any other.
+func archiveSource(uploaded rest.SourceUpload) map[string]any {
+	s3 := map[string]any{}
+	for field := range fieldsOf[rest.S3Source]() {
+		s3[field] = nil
+	}
+	s3["key"], s3["sha256"] = uploaded.Key, uploaded.SHA256
+	source := map[string]any{}
+	for field := range fieldsOf[rest.Source]() {
+		source[field] = nil
+	}
+	source["s3"] = s3
+	return source
+}
+
+// fieldsOf yields the JSON names of a wire type's fields.
+func fieldsOf[W any]() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for field := range reflect.TypeFor[W]().Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if !yield(name) {
+				return
+			}
+		}
+	}
 }

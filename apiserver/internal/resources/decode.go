@@ -225,8 +225,8 @@ func merge(target, patch any) any {
 	return object
 }
 
-// etags splits a header If-Match or If-None-Match.
-func etags(header string) []string {
+// ETags splits a header If-Match or If-None-Match.
+func ETags(header string) []string {
 	var all []string
 	for _, tag := range strings.Split(header, ",") {
 		if tag = strings.TrimSpace(tag); tag != "" {

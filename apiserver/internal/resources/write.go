@@ -43,10 +43,10 @@ func (p Preconditions) absent() error {
 
 // present checks the Preconditions against an object's ETag.
 func (p Preconditions) present(etag string) error {
-	if wanted := etags(p.IfMatch); len(wanted) > 0 && !slices.Contains(wanted, "*") && !slices.Contains(wanted, etag) {
+	if wanted := ETags(p.IfMatch); len(wanted) > 0 && !slices.Contains(wanted, "*") && !slices.Contains(wanted, etag) {
 		return failed("it has changed; its ETag is another now")
 	}
-	if unwanted := etags(p.IfNoneMatch); slices.Contains(unwanted, "*") || slices.Contains(unwanted, etag) {
+	if unwanted := ETags(p.IfNoneMatch); slices.Contains(unwanted, "*") || slices.Contains(unwanted, etag) {
 		return failed("it exists")
 	}
 	return nil

@@ -266,23 +266,6 @@ func (s *Store) remove(ctx context.Context, key string) error {
 	return s.client.RemoveObject(ctx, s.bucket, key, minio.RemoveObjectOptions{})
 }
 
-// Open returns an archive of a tenant; key is as a Function names it.
-func (s *Store) Open(ctx context.Context, tenant, key, version string) (io.ReadCloser, int64, error) {
-	opened, err := s.client.GetObject(ctx, s.bucket, object(tenant, key), minio.GetObjectOptions{VersionID: version})
-	if err != nil {
-		return nil, 0, unavailable(err)
-	}
-	info, err := opened.Stat()
-	if err != nil {
-		_ = opened.Close() // nothing was read
-		if isAbsent(err) {
-			return nil, 0, problem.New(http.StatusConflict, rest.CodeNoArchive, "the archive that the function names does not exist")
-		}
-		return nil, 0, unavailable(err)
-	}
-	return opened, info.Size, nil
-}
-
 func isAbsent(err error) bool {
 	return err != nil && minio.ToErrorResponse(err).StatusCode == http.StatusNotFound
 }

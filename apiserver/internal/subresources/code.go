@@ -2,46 +2,51 @@
 package subresources
 
 import (
-	"archive/zip"
-	"bytes"
 	"context"
+	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
-	"strconv"
+	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/naeel/sless/api/rest"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/apiserver/internal/deployed"
 	"github.com/naeel/sless/apiserver/internal/problem"
+	"github.com/naeel/sless/apiserver/internal/request"
 	"github.com/naeel/sless/apiserver/internal/resources"
-	"github.com/naeel/sless/apiserver/internal/sources"
 	"github.com/naeel/sless/apiserver/internal/store"
 )
 
 // Handlers serve the subresources.
 type Handlers struct {
-	Store   *store.Store
-	Kube    kubernetes.Interface
-	Sources *sources.Store
-	// Tenant returns the UID of a namespace.
-	Tenant  func(ctx context.Context, namespace string) (string, error)
-	Gateway *Gateway
+	Store    *store.Store
+	Kube     kubernetes.Interface
+	Registry *deployed.Registry
+	Gateway  *Gateway
+	// Downloads has room for the downloads of code that there may be at a time.
+	Downloads chan struct{}
+	// WriteIdle is how long a caller may take for the next part of a download.
+	WriteIdle time.Duration
 }
 
 // Register adds the operations to api.
 func (h *Handlers) Register(api huma.API) {
 	function := "/v1/namespaces/{namespace}/functions/{name}"
+	code := streamed("application/zip")
+	code["200"].Headers = map[string]*huma.Param{"ETag": {Schema: &huma.Schema{Type: huma.TypeString}, Description: "Stands for the files that are deployed."}}
+	code["304"] = &huma.Response{Description: "Not Modified"}
 	huma.Register(api, huma.Operation{
 		OperationID: "get-code", Method: http.MethodGet, Path: function + "/code", Summary: "Download a function's code", Tags: []string{"functions"},
-		Description: "The zip archive that the function names, or one made of its inline files. The header Sless-Deployed says whether it is what serves.",
-		Metadata:    resources.Rights("get", "functions", "code"), Errors: append(resources.CommonErrors(), 409),
-		Responses: streamed("application/zip"),
+		Description: "The files that are deployed, as a zip archive made of them; after a build that failed, those of the build before. " +
+			"The ETag stands for the files: the same files give the same archive. 409 no_code when nothing is deployed yet, or when it is an image that was built elsewhere.",
+		Metadata:  resources.Rights("get", "functions", "code"), Errors: append(resources.CommonErrors(), 409, 501),
+		Responses: code,
 	}, h.getCode)
 	huma.Register(api, huma.Operation{
 		OperationID: "get-logs", Method: http.MethodGet, Path: function + "/logs", Summary: "Read a function's log", Tags: []string{"functions"},
@@ -75,63 +80,78 @@ func (h *Handlers) function(ctx context.Context, in resources.Named) (*v1alpha1.
 	return fn, problem.FromKubernetes(err, problem.Object{Kind: "function", Namespace: in.Namespace, Name: in.Name})
 }
 
-func (h *Handlers) getCode(ctx context.Context, in *struct{ resources.Named }) (*huma.StreamResponse, error) {
+type codeInput struct {
+	resources.Named
+	IfNoneMatch string `header:"If-None-Match" doc:"ETag of code that the caller has: 304 when it is still the same."`
+}
+
+// getCode answers with the code that is deployed: after a failed build that is the old one.
+func (h *Handlers) getCode(ctx context.Context, in *codeInput) (*huma.StreamResponse, error) {
 	fn, err := h.function(ctx, in.Named)
 	if err != nil {
 		return nil, err
 	}
-	archive, size, err := h.archive(ctx, fn)
+	if fn.Status.Image == "" {
+		return nil, problem.New(http.StatusConflict, rest.CodeNoCode, "nothing is deployed yet; the function's status says what is in progress or wrong")
+	}
+	etag := codeETag(fn)
+	if slices.Contains(resources.ETags(in.IfNoneMatch), etag) {
+		return &huma.StreamResponse{Body: func(ctx huma.Context) {
+			ctx.SetHeader("ETag", etag)
+			ctx.SetStatus(http.StatusNotModified)
+		}}, nil
+	}
+	select {
+	case h.Downloads <- struct{}{}:
+	default:
+		return nil, problem.New(http.StatusTooManyRequests, rest.CodeRateLimited, "too many downloads at a time").RetryAfter(2 * time.Second)
+	}
+	code, err := h.Registry.Open(ctx, fn.Namespace, fn.Status.Image, fn.Status.SourceDigest)
 	if err != nil {
-		return nil, sources.Explain(ctx, err)
+		<-h.Downloads
+		return nil, h.noCode(ctx, err)
 	}
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
-		defer archive.Close()
+		defer func() { <-h.Downloads }()
+		defer code.Close()
 		_, w := humago.Unwrap(ctx)
 		w.Header().Set("Content-Type", "application/zip")
-		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
-		w.Header().Set("Sless-Deployed", strconv.FormatBool(isDeployed(fn)))
-		_, _ = io.Copy(w, archive) // a body that is too short tells the caller
+		w.Header().Set("ETag", etag)
+		if err := code.WriteZip(&paced{w, http.NewResponseController(w), h.WriteIdle}); err != nil {
+			request.From(ctx.Context()).Log.WarnContext(ctx.Context(), "download broke off", "error", err)
+			panic(http.ErrAbortHandler) // or what the caller has got would look complete
+		}
 	}}, nil
 }
 
-// isDeployed says whether what the function names is what serves.
-func isDeployed(fn *v1alpha1.Function) bool {
-	built := meta.FindStatusCondition(fn.Status.Conditions, v1alpha1.Built)
-	return built != nil && built.Status == "True" && built.ObservedGeneration >= fn.Generation && fn.Status.CodeHash == fn.Spec.CodeHash
+// codeETag stands for the code whatever runtime it is on, and so for the archive that is made of it.
+func codeETag(fn *v1alpha1.Function) string {
+	return `"` + strings.TrimPrefix(fn.Status.SourceDigest, "sha256:") + `"`
 }
 
-// archive opens what the function names as its source.
-func (h *Handlers) archive(ctx context.Context, fn *v1alpha1.Function) (io.ReadCloser, int64, error) {
-	source := &fn.Spec.Source
+// noCode says why there is no code to give.
+func (h *Handlers) noCode(ctx context.Context, err error) error {
 	switch {
-	case len(source.Inline) > 0:
-		packed, err := pack(source.Inline)
-		return io.NopCloser(bytes.NewReader(packed)), int64(len(packed)), err
-	case source.S3 != nil && source.S3.SecretName == "":
-		tenant, err := h.Tenant(ctx, fn.Namespace)
-		if err != nil {
-			return nil, 0, err
-		}
-		return h.Sources.Open(ctx, tenant, source.S3.Key, source.S3.VersionID)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, deployed.ErrNoCode):
+		return problem.New(http.StatusConflict, rest.CodeNoCode, "what is deployed is an image that sless did not build, or that its registry has lost; get the code where the image comes from")
+	case errors.Is(err, deployed.ErrNotConfigured):
+		return problem.New(http.StatusNotImplemented, rest.CodeNoRegistry, "this server has no access to the registry with the code; the platform's operator can configure it")
 	}
-	return nil, 0, problem.New(http.StatusConflict, rest.CodeNoArchive, "the code is in an image or in a bucket of yours, not here")
+	request.From(ctx).Log.ErrorContext(ctx, "registry", "error", err)
+	return problem.New(http.StatusServiceUnavailable, rest.CodeRegistryAway, "the registry with the code does not answer now; try again").RetryAfter(2 * time.Second)
 }
 
-// pack makes an archive of inline files, always the same of the same files.
-func pack(files map[string]v1alpha1.InlineFile) ([]byte, error) {
-	var out bytes.Buffer
-	writer := zip.NewWriter(&out)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		file, err := writer.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate})
-		if err != nil {
-			return nil, err
-		}
-		if _, err := io.WriteString(file, string(files[name])); err != nil {
-			return nil, err
-		}
-	}
-	if err := writer.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+// paced ends an answer whose caller does not take the next part of it within idle.
+type paced struct {
+	io.Writer
+	control *http.ResponseController
+	idle    time.Duration
+}
+
+// Write implements io.Writer.
+func (p *paced) Write(data []byte) (int, error) {
+	_ = p.control.SetWriteDeadline(time.Now().Add(p.idle)) // a writer that has no deadlines is a test's
+	return p.Writer.Write(data)
 }
