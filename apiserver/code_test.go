@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/naeel/sless/api/rest"
 	"github.com/naeel/sless/api/v1alpha1"
@@ -180,6 +182,22 @@ func TestLogsOfAllReplicas(t *testing.T) {
 	if strings.Contains(text, "not mine") {
 		t.Error("the log of another function")
 	}
+}
+
+func TestLogsOfWhatNeverRan(t *testing.T) {
+	tenant := newTenant(t)
+	must[rest.Stored[rest.Function]](t)(tenant.Functions(tenant.namespace).Create(t.Context(), hello("hello")))
+	log := must[io.ReadCloser](t)(tenant.Logs(t.Context(), tenant.namespace, "hello", rest.LogOptions{}))
+	defer log.Close()
+	if text, err := io.ReadAll(log); err != nil || len(text) > 0 {
+		t.Errorf("got %q, %v", text, err)
+	}
+	// The namespace is there and the right to read in it is not, or not yet.
+	if err := cluster.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sless-fn-" + tenant.namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := tenant.Logs(t.Context(), tenant.namespace, "hello", rest.LogOptions{})
+	wantCode(t, err, 503, rest.CodeLogsUnavailable)
 }
 
 func TestAFollowedLogGoesOnWithNewReplicas(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,15 +17,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	kuberest "k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
 
 	"github.com/go-logr/logr"
 
+	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/rest"
 	"github.com/naeel/sless/apiserver/internal/config"
 	"github.com/naeel/sless/apiserver/internal/store"
@@ -84,6 +88,9 @@ func runAll(m *testing.M) (code int, err error) {
 	if cluster.kube, err = kubernetes.NewForConfig(cluster.config); err != nil {
 		return 0, err
 	}
+	if err := giveRights(); err != nil {
+		return 0, err
+	}
 	dir, err := os.MkdirTemp("", "apiserver-")
 	if err != nil {
 		return 0, err
@@ -109,6 +116,41 @@ func runAll(m *testing.M) (code int, err error) {
 	return code, <-shared.ended
 }
 
+// giveRights installs the account of the apiserver with the rights that it ships with.
+func giveRights() error {
+	ctx := context.Background()
+	for _, name := range []string{names.SystemNamespace, names.BuildNamespace} {
+		if err := cluster.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+	}
+	for _, file := range []string{"account.yaml", "role.yaml", "tenant.yaml"} {
+		text, err := os.ReadFile(filepath.Join("..", "config", "rbac", "apiserver", file))
+		if err != nil {
+			return err
+		}
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+			if err := cluster.client.Create(ctx, object); err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+		}
+	}
+	return nil
+}
+
+// asAPIServer is the cluster as the apiserver's account sees it.
+func asAPIServer() *kuberest.Config {
+	config := kuberest.CopyConfig(cluster.config)
+	config.Impersonate = kuberest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + names.SystemNamespace + ":apiserver", Groups: []string{"system:serviceaccounts", "system:authenticated"},
+	}
+	return config
+}
+
 // instance is an apiserver that runs.
 type instance struct {
 	service  *Service
@@ -118,7 +160,7 @@ type instance struct {
 }
 
 func start(ctx context.Context, settings *config.Config, log *slog.Logger) (*instance, error) {
-	service, err := NewService(cluster.config, settings, log)
+	service, err := NewService(asAPIServer(), settings, log)
 	if err != nil {
 		return nil, err
 	}

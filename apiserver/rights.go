@@ -6,7 +6,10 @@ package main
 // +kubebuilder:rbac:groups=sless.io,resources=functions;triggers;functionjobs,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create;patch;delete
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list
-// +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+//
+// Logs: of builds, and of functions by the ClusterRole sless-apiserver-tenant, which the operator binds in the namespaces that it makes.
+//
+// +kubebuilder:rbac:groups="",namespace=sless-build,resources=pods,verbs=get;list
+// +kubebuilder:rbac:groups="",namespace=sless-build,resources=pods/log,verbs=get

@@ -21,10 +21,12 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/apiserver/internal/config"
@@ -180,6 +182,7 @@ func (w *world) pod(t *testing.T, namespace, name string, labels map[string]stri
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
+	allowLogs(t, namespace)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "function", Image: "image"}}},
@@ -190,6 +193,26 @@ func (w *world) pod(t *testing.T, namespace, name string, labels map[string]stri
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "function", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	if err := cluster.client.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// allowLogs lets the apiserver read logs in a namespace, as the operator does in those that it makes, and waits until it may.
+func allowLogs(t *testing.T, namespace string) {
+	t.Helper()
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sless-apiserver"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sless-apiserver-tenant"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: names.SystemNamespace, Name: "apiserver"}},
+	}
+	if err := cluster.client.Create(t.Context(), binding); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	seen := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(asAPIServer()))
+	if err := eventually(func() error {
+		_, err := seen.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

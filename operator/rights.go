@@ -3,12 +3,12 @@ package main
 // What the operator may do beside what its controllers say of themselves; config/rbac/operator is made from all of it. Its rights in
 // the namespaces that it makes are the ClusterRole sless-operator-tenant.
 //
-// In a namespace that it has just made it binds itself that role. Of these rights the admission policy sless-operator-confined lets it
+// In a namespace that it has just made it binds itself that role, and the apiserver the one with which it reads logs. Of these rights the admission policy sless-operator-confined lets it
 // use only what concerns its own namespaces.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;create;patch
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=sless-operator-tenant,verbs=bind
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=sless-operator-tenant;sless-apiserver-tenant,verbs=bind
 //
 // Build Jobs.
 //

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
 )
 
@@ -39,6 +41,31 @@ func TestAPIServerDoesItsWork(t *testing.T) {
 	}
 	if err := apiserver.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); !apierrors.IsForbidden(err) {
 		t.Errorf("it may read a Secret: %v", err)
+	}
+}
+
+// TestAPIServerReadsLogsWhereTheyAre asks what it may read of pods: where functions run and where builds do, and nowhere else.
+func TestAPIServerReadsLogsWhereTheyAre(t *testing.T) {
+	operator := asOperator(t)
+	user := namespace(t, "rest-logs-")
+	own := ownNamespace(t, operator, names.FunctionNamespace(user))
+	eventually(t, func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(operator.Create(ctx, bindingFor(own, "apiserver")))
+	})
+	for where, want := range map[string]bool{own: true, names.BuildNamespace: true, user: false, names.SystemNamespace: false, "kube-system": false} {
+		for _, right := range [][3]string{{"list", "pods", ""}, {"get", "pods", ""}, {"get", "pods", "log"}} {
+			eventually(t, func(ctx context.Context) error {
+				review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+					User:               apiserverAccount,
+					ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: where, Verb: right[0], Resource: right[1], Subresource: right[2]},
+				}}
+				err := server.client.Create(ctx, review)
+				if err == nil && review.Status.Allowed != want {
+					err = fmt.Errorf("%v in %s: %v, want %v", right, where, review.Status.Allowed, want)
+				}
+				return err
+			})
+		}
 	}
 }
 

@@ -99,6 +99,9 @@ func TestRights(t *testing.T) {
 		{apiserver, "create", "sless.io", "functions", true},
 		{apiserver, "create", "authorization.k8s.io", "subjectaccessreviews", true},
 		{apiserver, "get", "", "secrets", false},
+		{apiserver, "list", "", "secrets", false},
+		{apiserver, "list", "", "pods", false},
+		{apiserver, "get", "", "pods/log", false},
 		{apiserver, "update", "sless.io", "functions/status", false},
 		{apiserver, "create", "apps", "deployments", false},
 	} {

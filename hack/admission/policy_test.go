@@ -51,11 +51,14 @@ func namespaceNamed(name string, labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
-func tenantBinding(namespace string) *rbacv1.RoleBinding {
+func tenantBinding(namespace string) *rbacv1.RoleBinding { return bindingFor(namespace, "operator") }
+
+// bindingFor is what the operator makes for an account of the platform in a tenant's namespace.
+func bindingFor(namespace, account string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
-		ObjectMeta: in(namespace, "sless-operator"),
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sless-operator-tenant"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: names.SystemNamespace, Name: "operator"}},
+		ObjectMeta: in(namespace, "sless-"+account),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sless-" + account + "-tenant"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: names.SystemNamespace, Name: account}},
 	}
 }
 
@@ -96,7 +99,7 @@ func TestOperatorDoesItsWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, object := range []client.Object{
-		secret(own),
+		secret(own), bindingFor(own, "apiserver"),
 		&networkingv1.NetworkPolicy{ObjectMeta: in(own, "p")},
 		ingress(),
 		&corev1.ConfigMap{ObjectMeta: in(names.BuildNamespace, "c")},
@@ -135,7 +138,8 @@ func TestOperatorIsConfined(t *testing.T) {
 	}
 	changed := function.DeepCopy()
 	changed.Spec.Replicas = new(int32(3))
-	otherRole, otherSubject := tenantBinding(own), tenantBinding(own)
+	otherRole, otherSubject, crossed := tenantBinding(own), tenantBinding(own), bindingFor(own, "apiserver")
+	crossed.RoleRef.Name = "sless-operator-tenant"
 	otherRole.Name, otherRole.RoleRef.Name = "a", "cluster-admin"
 	otherSubject.Name, otherSubject.Subjects[0].Name = "b", "gateway"
 	relabelled := namespaceNamed(own, map[string]string{names.ManagedByLabel: "another"})
@@ -159,6 +163,8 @@ func TestOperatorIsConfined(t *testing.T) {
 		"binding itself in its home":           {creating(operator, tenantBinding(names.SystemNamespace)), "may bind only the ClusterRole sless-operator-tenant"},
 		"binding another role":                 {creating(operator, otherRole), "may bind only the ClusterRole sless-operator-tenant"},
 		"binding another account":              {creating(operator, otherSubject), "may bind only the ClusterRole sless-operator-tenant"},
+		"binding the apiserver its own role":   {creating(operator, crossed), "may bind only the ClusterRole sless-operator-tenant"},
+		"binding the apiserver elsewhere":      {creating(operator, bindingFor(user, "apiserver")), "may bind only the ClusterRole sless-operator-tenant"},
 		"changing what a user wrote":           {updating(operator, changed), "only the status and the metadata of Functions"},
 		"deleting what a user wrote":           {deleting(operator, function), "only the status and the metadata of Functions"},
 		"making what only users make":          {creating(operator, triggerIn(user)), "only the status and the metadata of Functions"},

@@ -45,7 +45,7 @@ func (h *Handlers) Register(api huma.API) {
 		OperationID: "get-code", Method: http.MethodGet, Path: function + "/code", Summary: "Download a function's code", Tags: []string{"functions"},
 		Description: "The files that are deployed, as a zip archive made of them; after a build that failed, those of the build before. " +
 			"The ETag stands for the files: the same files give the same archive. 409 no_code when nothing is deployed yet, or when it is an image that was built elsewhere.",
-		Metadata:  resources.Rights("get", "functions", "code"), Errors: append(resources.CommonErrors(), 409, 501),
+		Metadata: resources.Rights("get", "functions", "code"), Errors: append(resources.CommonErrors(), 409, 501),
 		Responses: code,
 	}, h.getCode)
 	huma.Register(api, huma.Operation{

@@ -54,6 +54,7 @@ func (h *Handlers) getLogs(ctx context.Context, in *logsInput) (*huma.StreamResp
 	}
 	first, err := reading.pods(ctx)
 	if err != nil {
+		request.From(ctx).Log.ErrorContext(ctx, "logs", "error", err)
 		return nil, problem.New(http.StatusServiceUnavailable, rest.CodeLogsUnavailable, "the cluster can't say which pods there are; try again").RetryAfter(2 * time.Second)
 	}
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
@@ -102,10 +103,19 @@ func (r *reading) pods(ctx context.Context) ([]corev1.Pod, error) {
 		return nil, nil
 	}
 	list, err := r.handlers.Kube.CoreV1().Pods(r.where.namespace).List(ctx, metav1.ListOptions{LabelSelector: r.where.selector.String(), Limit: maxPods})
+	if apierrors.IsForbidden(err) && r.nowhere(ctx) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	return list.Items, nil
+}
+
+// nowhere says whether the namespace does not exist. The right to read pods comes and goes with it.
+func (r *reading) nowhere(ctx context.Context) bool {
+	_, err := r.handlers.Kube.CoreV1().Namespaces().Get(ctx, r.where.namespace, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
 }
 
 // run writes until all pods have ended, or when it follows, until the caller or the server goes.

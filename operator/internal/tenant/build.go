@@ -30,8 +30,13 @@ const (
 	Role = "sless-operator-tenant"
 	// Account is the operator's ServiceAccount in sless-system.
 	Account = "operator"
+	// APIServerRole is the ClusterRole that says what the apiserver may read there: pods and their logs.
+	APIServerRole = "sless-apiserver-tenant"
+	// APIServerAccount is the apiserver's ServiceAccount in sless-system.
+	APIServerAccount = "apiserver"
 
 	roleBinding   = "sless-operator"
+	logsBinding   = "sless-apiserver"
 	networkPolicy = "sless-default"
 	// gatewayLabel is on the gateway's pods.
 	gatewayLabel = "app.kubernetes.io/name"
@@ -73,7 +78,8 @@ func newNamespace(user *corev1.Namespace) *corev1.Namespace {
 func buildBoundaries(user, made, uid string, pullConfig []byte, network config.Network) []runtime.ApplyConfiguration {
 	return []runtime.ApplyConfiguration{
 		corev1ac.Namespace(made).WithLabels(namespaceLabels(user, uid)),
-		buildRoleBinding(made),
+		buildRoleBinding(made, roleBinding, Role, Account),
+		buildRoleBinding(made, logsBinding, APIServerRole, APIServerAccount),
 		buildNetworkPolicy(user, made, network),
 		corev1ac.Secret(PullSecret, made).
 			WithLabels(ownLabels()).
@@ -86,11 +92,11 @@ func ownLabels() map[string]string {
 	return map[string]string{names.ManagedByLabel: names.ManagedBy}
 }
 
-func buildRoleBinding(made string) *rbacv1ac.RoleBindingApplyConfiguration {
-	return rbacv1ac.RoleBinding(roleBinding, made).
+func buildRoleBinding(made, name, role, account string) *rbacv1ac.RoleBindingApplyConfiguration {
+	return rbacv1ac.RoleBinding(name, made).
 		WithLabels(ownLabels()).
-		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(Role)).
-		WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(names.SystemNamespace).WithName(Account))
+		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(role)).
+		WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(names.SystemNamespace).WithName(account))
 }
 
 // buildNetworkPolicy lets the gateway and the tenant's own two namespaces in, and out what DESIGN calls the outside.

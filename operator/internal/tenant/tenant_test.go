@@ -98,9 +98,11 @@ func TestEnsure(t *testing.T) {
 			t.Errorf("label %s is %q, want %q", label, labels[label], want)
 		}
 	}
-	binding := get(t, name, roleBinding, &rbacv1.RoleBinding{})
-	if binding.RoleRef.Name != Role || binding.Subjects[0].Name != Account || binding.Subjects[0].Namespace != names.SystemNamespace {
-		t.Errorf("binding %+v", binding)
+	for _, want := range [][3]string{{roleBinding, Role, Account}, {logsBinding, APIServerRole, APIServerAccount}} {
+		binding := get(t, name, want[0], &rbacv1.RoleBinding{})
+		if binding.RoleRef.Name != want[1] || binding.Subjects[0].Name != want[2] || binding.Subjects[0].Namespace != names.SystemNamespace {
+			t.Errorf("binding %+v", binding)
+		}
 	}
 	secret := get(t, name, PullSecret, &corev1.Secret{})
 	if secret.Type != corev1.SecretTypeDockerConfigJson || string(secret.Data[corev1.DockerConfigJsonKey]) != `{"auths":{"registry.example.org":{}}}` {
@@ -112,6 +114,21 @@ func TestEnsure(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "networkpolicy.json", strings.NewReplacer(name, "${made}", user.Name, "${user}").Replace(string(got)))
+}
+
+// A new version of the operator brings the namespaces that an older one has made up to what it knows.
+func TestASweepBringsOldNamespacesUpToDate(t *testing.T) {
+	old, file := newTenants(t)
+	user := newUser(t)
+	name := ensure(t, old, user.Name)
+	if err := cluster.Client.Delete(t.Context(), get(t, name, logsBinding, &rbacv1.RoleBinding{})); err != nil {
+		t.Fatal(err)
+	}
+	updated := &Tenants{Client: old.Client, PullConfigFile: file, Network: old.Network}
+	if err := updated.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	get(t, name, logsBinding, &rbacv1.RoleBinding{})
 }
 
 // Whoever calls twice writes once; changed credentials are written; a changed object is written again when it is old.
