@@ -58,20 +58,24 @@ func (p *pipeline) attempt(ctx context.Context, request Request, report func(Ste
 	if request.Source.Image != "" {
 		return p.resolve(ctx, request)
 	}
-	tree, closer, err := p.open(ctx, request)
+	code, err := p.open(ctx, request)
 	if err != nil {
 		return outcome{}, err
 	}
-	defer closer.Close()
-	if err := checkEntrypoint(request, tree); err != nil {
+	defer code.Close()
+	if err := checkEntrypoint(request, code.Tree); err != nil {
 		return outcome{}, err
 	}
-	layer, err := newLayer(p.config.Build.SpoolDir, tree, codeFolder)
+	layer, err := newLayer(p.config.Build.SpoolDir, code.Tree, codeFolder)
 	if err != nil {
 		return outcome{}, err
 	}
 	defer layer.Close()
-	return p.assemble(ctx, request, tree, layer, report)
+	out, err := p.assemble(ctx, request, code.Tree, layer, report)
+	if err == nil && out.result != nil {
+		out.result.Revision = code.revision
+	}
+	return out, err
 }
 
 // checkRegistry keeps anything from being pushed before the registry is known to be fit.

@@ -65,6 +65,7 @@ type Source struct {
 	Inline map[string]string
 	S3     *S3Source
 	HTTP   *HTTPSource
+	Git    *GitSource
 	// Image is an image built elsewhere, by tag or digest.
 	Image string
 }
@@ -91,6 +92,24 @@ type HTTPSource struct {
 	SHA256 string
 }
 
+// GitSource is a folder of a Git repository.
+type GitSource struct {
+	// URL is the repository's address, http or https.
+	URL string
+	// Ref is a branch, a tag, a full reference or a commit.
+	Ref string
+	// Path is the folder; empty is the root.
+	Path string
+	// Credentials are the tenant's own. Nil is none.
+	Credentials *GitCredentials
+}
+
+// GitCredentials open a private repository.
+type GitCredentials struct {
+	Username string
+	Password string
+}
+
 // S3Credentials open a tenant's own bucket.
 type S3Credentials struct {
 	AccessKeyID     string
@@ -110,6 +129,9 @@ func (r Request) Key() string {
 	}
 	if http := r.Source.HTTP; http != nil {
 		parts = append(parts, "http", http.URL, http.SHA256)
+	}
+	if git := r.Source.Git; git != nil {
+		parts = append(parts, "git", git.URL, git.Ref, git.Path)
 	}
 	if r.Source.Inline != nil {
 		files, _ := json.Marshal(r.Source.Inline) // strings always encode, and maps are sorted
@@ -169,6 +191,8 @@ type Result struct {
 	// SourceDigest is the digest of the code, the same for the same files whatever they came in. With Source.Image it is the
 	// image's own.
 	SourceDigest string
+	// Revision is what the source was read at: the ETag of s3, the commit of git, and empty for others.
+	Revision string
 	// Size is how many bytes the image takes in the registry. Zero with Source.Image.
 	Size int64
 	// BuiltAt is when the image was found or made.

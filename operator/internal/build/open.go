@@ -12,46 +12,88 @@ import (
 	"github.com/naeel/sless/operator/internal/build/source"
 )
 
-// open reads the source. The tree can be read until the closer is closed.
-func (p *pipeline) open(ctx context.Context, request Request) (*archive.Tree, io.Closer, error) {
+// opened is a source that can be read until it is closed.
+type opened struct {
+	*archive.Tree
+	io.Closer
+	// revision is what it was read at: the ETag of s3, the commit of git.
+	revision string
+}
+
+// open reads the source.
+func (p *pipeline) open(ctx context.Context, request Request) (*opened, error) {
 	switch from := request.Source; {
 	case from.S3 != nil:
 		return p.openObject(ctx, request)
 	case from.HTTP != nil:
 		file, size, err := p.sources.HTTP.Fetch(ctx, from.HTTP.URL, from.HTTP.SHA256)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		return p.openZip(request, file, size)
+	case from.Git != nil:
+		return p.openRepository(ctx, request)
 	}
 	tree, err := archive.FromFiles(request.Source.Inline, p.limits)
-	return tree, io.NopCloser(nil), err
+	return &opened{Tree: tree, Closer: io.NopCloser(nil)}, err
 }
 
-func (p *pipeline) openObject(ctx context.Context, request Request) (*archive.Tree, io.Closer, error) {
-	object := request.Source.S3
-	wanted := source.Object{
-		Key: object.Key, Bucket: object.Bucket, Endpoint: object.Endpoint, Region: object.Region,
-		VersionID: object.VersionID, SHA256: object.SHA256, NamespaceUID: request.NamespaceUID,
+func (p *pipeline) openObject(ctx context.Context, request Request) (*opened, error) {
+	wanted, err := object(request)
+	if err != nil {
+		return nil, err
 	}
-	if own := object.Credentials; own != nil {
+	file, size, etag, err := p.sources.S3.Fetch(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := p.openZip(request, file, size)
+	if err != nil {
+		return nil, err
+	}
+	tree.revision = etag
+	return tree, nil
+}
+
+// object names the archive that a request is made from.
+func object(request Request) (source.Object, error) {
+	from := request.Source.S3
+	wanted := source.Object{
+		Key: from.Key, Bucket: from.Bucket, Endpoint: from.Endpoint, Region: from.Region,
+		VersionID: from.VersionID, SHA256: from.SHA256, NamespaceUID: request.NamespaceUID,
+	}
+	if own := from.Credentials; own != nil {
 		wanted.AccessKeyID, wanted.SecretAccessKey = own.AccessKeyID, own.SecretAccessKey
 		if own.AccessKeyID == "" || own.SecretAccessKey == "" {
-			return nil, nil, fault.Terminal(v1alpha1.ReasonSourceNotFound, "the Secret that source.s3.secretName names has no accessKeyID or no secretAccessKey; add the key")
+			return wanted, fault.Terminal(v1alpha1.ReasonSourceNotFound, "the Secret that source.s3.secretName names has no accessKeyID or no secretAccessKey; add the key")
 		}
 	}
-	file, size, err := p.sources.S3.Fetch(ctx, wanted)
-	if err != nil {
-		return nil, nil, err
-	}
-	return p.openZip(request, file, size)
+	return wanted, nil
 }
 
-func (p *pipeline) openZip(request Request, file *os.File, size int64) (*archive.Tree, io.Closer, error) {
+func (p *pipeline) openZip(request Request, file *os.File, size int64) (*opened, error) {
 	tree, err := archive.FromZip(file, size, p.limits, layout.Entrypoints(request.Runtime.Language, request.Entrypoint))
 	if err != nil {
 		file.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return tree, file, nil
+	return &opened{Tree: tree, Closer: file}, nil
+}
+
+func (p *pipeline) openRepository(ctx context.Context, request Request) (*opened, error) {
+	from := request.Source.Git
+	repository := source.Repository{URL: from.URL, Ref: from.Ref, Path: from.Path}
+	if own := from.Credentials; own != nil {
+		repository.Username, repository.Password = own.Username, own.Password
+	}
+	checkout, err := p.sources.Git.Fetch(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := archive.FromEntries(checkout.Files(), p.limits, layout.Entrypoints(request.Runtime.Language, request.Entrypoint))
+	if err != nil {
+		checkout.Close()
+		return nil, err
+	}
+	return &opened{Tree: tree, Closer: checkout, revision: checkout.Commit}, nil
 }

@@ -3,6 +3,7 @@ package function
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,10 +18,12 @@ import (
 	"github.com/naeel/sless/operator/internal/reconcile"
 )
 
-// Keys of the Secret that source.s3.secretName names.
+// Keys of the Secrets that source.s3.secretName and source.git.secretName name.
 const (
 	accessKeyID     = "accessKeyID"
 	secretAccessKey = "secretAccessKey"
+	username        = corev1.BasicAuthUsernameKey
+	password        = corev1.BasicAuthPasswordKey
 )
 
 // reconcileImage finds or asks for the image of the source that the spec names.
@@ -75,6 +78,7 @@ func (s *scope) takeState(request build.Request) {
 		s.image = &image{reference: state.Result.Image, sourceDigest: state.Result.SourceDigest}
 		status.Image, status.SourceDigest = state.Result.Image, state.Result.SourceDigest
 		status.BuildKey, status.RuntimeVersion = request.Key(), request.Runtime.Image
+		status.SourceRevision = state.Result.Revision
 		status.LastBuiltAt = new(metav1.NewTime(state.Result.BuiltAt).Rfc3339Copy())
 	case build.Failed:
 		s.stop(state.Error, reconcile.Recheck)
@@ -146,30 +150,50 @@ func buildRequest(function *v1alpha1.Function, namespaceUID string, cfg *config.
 	if http := spec.Source.HTTP; http != nil {
 		request.Source.HTTP = &build.HTTPSource{URL: http.URL, SHA256: http.SHA256}
 	}
+	if git := spec.Source.Git; git != nil {
+		request.Source.Git = &build.GitSource{URL: git.URL, Ref: git.Ref, Path: git.Path}
+		if git.SecretName != "" {
+			request.Source.Git.Credentials = &build.GitCredentials{}
+		}
+	}
 	return request, nil
 }
 
 // addCredentials reads the tenant's own credentials for the source.
 func (r *Reconciler) addCredentials(ctx context.Context, function *v1alpha1.Function, request *build.Request) (*fault.Error, error) {
-	if request.Source.S3 == nil || request.Source.S3.Credentials == nil {
-		return nil, nil
+	from := function.Spec.Source
+	switch {
+	case request.Source.S3 != nil && request.Source.S3.Credentials != nil:
+		data, problem, err := r.readSecret(ctx, function, "source.s3.secretName", from.S3.SecretName, accessKeyID, secretAccessKey)
+		if problem != nil || err != nil {
+			return problem, err
+		}
+		request.Source.S3.Credentials = &build.S3Credentials{AccessKeyID: string(data[accessKeyID]), SecretAccessKey: string(data[secretAccessKey])}
+	case request.Source.Git != nil && request.Source.Git.Credentials != nil:
+		data, problem, err := r.readSecret(ctx, function, "source.git.secretName", from.Git.SecretName, username, password)
+		if problem != nil || err != nil {
+			return problem, err
+		}
+		request.Source.Git.Credentials = &build.GitCredentials{Username: string(data[username]), Password: string(data[password])}
 	}
-	key := client.ObjectKey{Namespace: function.Namespace, Name: function.Spec.Source.S3.SecretName}
+	return nil, nil
+}
+
+// readSecret reads a Secret that a field of the spec names, all of whose keys must be there.
+func (r *Reconciler) readSecret(ctx context.Context, function *v1alpha1.Function, field, name string, keys ...string) (map[string][]byte, *fault.Error, error) {
+	key := client.ObjectKey{Namespace: function.Namespace, Name: name}
 	var secret corev1.Secret
 	err := r.Reader.Get(ctx, key, &secret)
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return fault.Terminal(v1alpha1.ReasonSourceNotFound, "Secret %s, which source.s3.secretName names, does not exist; make it with the keys %s and %s", key, accessKeyID, secretAccessKey), nil
+		return nil, fault.Terminal(v1alpha1.ReasonSourceNotFound, "Secret %s, which %s names, does not exist; make it with the keys %s", key, field, strings.Join(keys, " and ")), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("get Secret %s: %w", key, err)
+		return nil, nil, fmt.Errorf("get Secret %s: %w", key, err)
 	}
-	for _, name := range []string{accessKeyID, secretAccessKey} {
+	for _, name := range keys {
 		if len(secret.Data[name]) == 0 {
-			return fault.Terminal(v1alpha1.ReasonSourceNotFound, "Secret %s, which source.s3.secretName names, has no key %s; add it", key, name), nil
+			return nil, fault.Terminal(v1alpha1.ReasonSourceNotFound, "Secret %s, which %s names, has no key %s; add it", key, field, name), nil
 		}
 	}
-	request.Source.S3.Credentials = &build.S3Credentials{
-		AccessKeyID: string(secret.Data[accessKeyID]), SecretAccessKey: string(secret.Data[secretAccessKey]),
-	}
-	return nil, nil
+	return secret.Data, nil, nil
 }

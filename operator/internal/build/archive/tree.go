@@ -198,7 +198,7 @@ func corrupt(name string, cause error) error {
 	if cause == nil {
 		cause = io.ErrUnexpectedEOF
 	}
-	return fault.Terminal(v1alpha1.ReasonSourceInvalid, "entry %s of the archive can't be read (%v); make the archive again", quote(name), cause)
+	return fault.Terminal(v1alpha1.ReasonSourceInvalid, "entry %s of the source can't be read (%v); make the archive again", quote(name), cause)
 }
 
 // quote returns a name as it may appear in a message: escaped, and cut when it is long.

@@ -47,7 +47,7 @@ func (b *treeBuilder) add(e entry, folder bool) error {
 
 func (b *treeBuilder) place(e entry, folder bool) error {
 	if _, taken := b.entries[e.path]; taken || (!folder && b.folders[e.path]) {
-		return fault.Terminal(v1alpha1.ReasonSourceInvalid, "entry %s is in the archive twice; keep one of them", quote(e.path))
+		return fault.Terminal(v1alpha1.ReasonSourceInvalid, "entry %s is in the source twice; keep one of them", quote(e.path))
 	}
 	for parent := path.Dir(e.path); parent != "." && !b.folders[parent]; parent = path.Dir(parent) {
 		if _, taken := b.entries[parent]; taken {
@@ -107,7 +107,7 @@ func (t *Tree) unwrap() {
 // cleanName returns the path of an entry below the root, or why it is refused.
 func cleanName(name string) (string, error) {
 	refuse := func(rule string) (string, error) {
-		return "", fault.Terminal(v1alpha1.ReasonSourceInvalid, "entry %s of the archive is refused: %s", quote(name), rule)
+		return "", fault.Terminal(v1alpha1.ReasonSourceInvalid, "entry %s of the source is refused: %s", quote(name), rule)
 	}
 	switch {
 	case !utf8.ValidString(name):

@@ -6,21 +6,15 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 	"math"
-	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/operator/internal/build/fault"
 )
 
-// longestTarget is the longest target of a symbolic link, as in Linux.
-const longestTarget = 4095
-
-// FromZip returns the tree of a zip archive. When everything in it lies in one folder and none of the entrypoint's files is found
-// above that, the folder is taken away. Contents are read from r when the tree is.
+// FromZip returns the tree of a zip archive; see FromEntries. Contents are read from r when the tree is.
 func FromZip(r io.ReaderAt, size int64, limits Limits, entrypoints []string) (*Tree, error) {
 	directory := &boundedDirectory{reader: r, most: limits.Files + scannedTwice}
 	reader, err := zip.NewReader(directory, size)
@@ -31,76 +25,36 @@ func FromZip(r io.ReaderAt, size int64, limits Limits, entrypoints []string) (*T
 	case err != nil && !errors.Is(err, zip.ErrInsecurePath): // cleanName looks at the paths, and can say which
 		return nil, fault.Terminal(v1alpha1.ReasonSourceInvalid, "the source is no zip archive (%v); upload a zip", err)
 	}
-	builder := newTreeBuilder(limits)
-	for _, file := range reader.File {
-		if err := addZipEntry(builder, file); err != nil {
-			return nil, err
-		}
-	}
-	tree := builder.tree()
-	if !slices.ContainsFunc(entrypoints, tree.Has) {
-		tree.unwrap()
-	}
-	if err := tree.checkLinks(); err != nil {
-		return nil, err
-	}
-	return tree, nil
+	return FromEntries(zipFiles(reader), limits, entrypoints)
 }
 
-func addZipEntry(builder *treeBuilder, file *zip.File) error {
-	added := entry{path: file.Name, executable: file.Mode()&0o111 != 0, size: math.MaxInt64, open: file.Open}
-	if file.UncompressedSize64 <= math.MaxInt64 {
-		added.size = int64(file.UncompressedSize64)
+// zipFiles are the entries of an archive, up to the first that can't be one of a source.
+func zipFiles(reader *zip.Reader) iter.Seq2[File, error] {
+	return func(yield func(File, error) bool) {
+		for _, entry := range reader.File {
+			file, err := zipFile(entry)
+			if !yield(file, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func zipFile(entry *zip.File) (File, error) {
+	file := File{Path: entry.Name, Mode: entry.Mode(), Size: math.MaxInt64, Open: entry.Open}
+	if entry.UncompressedSize64 <= math.MaxInt64 {
+		file.Size = int64(entry.UncompressedSize64)
 	}
 	const encrypted = 1
-	switch mode := file.Mode(); {
-	case mode.IsDir() || strings.HasSuffix(file.Name, "/"):
-		added.size = 0
-		return builder.add(added, true)
-	case file.Flags&encrypted != 0:
-		return fault.Terminal(v1alpha1.ReasonSourceInvalid, "entry %s of the archive is encrypted; make the archive without a password", quote(file.Name))
-	case file.Method != zip.Store && file.Method != zip.Deflate:
-		return fault.Terminal(v1alpha1.ReasonSourceInvalid, "entry %s of the archive is compressed with method %d; use deflate", quote(file.Name), file.Method)
-	case mode&fs.ModeSymlink != 0:
-		target, err := readTarget(file)
-		if err != nil {
-			return err
-		}
-		added.target, added.size, added.open = target, 0, nil
-	case !mode.IsRegular():
-		return fault.Terminal(v1alpha1.ReasonSourceInvalid, "entry %s of the archive is a %s; only files, folders and symbolic links are taken", quote(file.Name), kind(mode))
-	}
-	return builder.add(added, false)
-}
-
-func readTarget(file *zip.File) (string, error) {
-	contents, err := file.Open()
-	if err != nil {
-		return "", corrupt(file.Name, err)
-	}
-	defer contents.Close()
-	target, err := io.ReadAll(io.LimitReader(contents, longestTarget+1))
-	if err != nil {
-		return "", corrupt(file.Name, err)
-	}
-	text := string(target)
-	if text == "" || len(text) > longestTarget || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-		return "", fault.Terminal(v1alpha1.ReasonSourceInvalid, "symbolic link %s of the archive has no usable target; make the archive again", quote(file.Name))
-	}
-	return text, nil
-}
-
-func kind(mode fs.FileMode) string {
 	switch {
-	case mode&fs.ModeNamedPipe != 0:
-		return "named pipe"
-	case mode&fs.ModeSocket != 0:
-		return "socket"
-	case mode&fs.ModeDevice != 0:
-		return "device"
-	default:
-		return "special file"
+	case file.Mode.IsDir() || strings.HasSuffix(entry.Name, "/"):
+		file.Mode |= fs.ModeDir
+	case entry.Flags&encrypted != 0:
+		return file, fault.Terminal(v1alpha1.ReasonSourceInvalid, "entry %s of the archive is encrypted; make the archive without a password", quote(entry.Name))
+	case entry.Method != zip.Store && entry.Method != zip.Deflate:
+		return file, fault.Terminal(v1alpha1.ReasonSourceInvalid, "entry %s of the archive is compressed with method %d; use deflate", quote(entry.Name), entry.Method)
 	}
+	return file, nil
 }
 
 var errTooManyEntries = errors.New("too many entries")

@@ -101,7 +101,7 @@ func explainCall(ctx context.Context, name, field string, err error) error {
 	if lookup, ok := errors.AsType[*net.DNSError](err); ok && lookup.IsNotFound {
 		return fault.Terminal(v1alpha1.ReasonSourceNotFound, "%s can't be read: there is no host %s; correct %s", name, lookup.Name, field)
 	}
-	return fault.Transient(v1alpha1.ReasonSourceUnavailable, "read %s: %v", name, err)
+	return fault.Transient(v1alpha1.ReasonSourceUnavailable, "read %s: %.500v", name, err)
 }
 
 // explainStatus says what an answer means that is not what was asked for.

@@ -54,29 +54,30 @@ func newS3(store config.ObjectStore, guard *dial.Guard, spool spool) (*S3, error
 	return &S3{store: store, spool: spool, trusted: trusted, guarded: guard.Transport()}, nil
 }
 
-// Fetch returns the object as a file that has no name any more: closing it frees the disk, and so does the end of the process.
-func (s *S3) Fetch(ctx context.Context, object Object) (*os.File, int64, error) {
+// Fetch returns the object as a file that has no name any more, with its size and its ETag: closing the file frees the disk, and so
+// does the end of the process.
+func (s *S3) Fetch(ctx context.Context, object Object) (*os.File, int64, string, error) {
 	object = s.locate(object)
 	client, err := s.client(object)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, "", err
 	}
 	body, info, _, err := client.GetObject(ctx, object.Bucket, object.Key, minio.GetObjectOptions{VersionID: object.VersionID})
 	if err != nil {
-		return nil, 0, s.explain(ctx, object, err)
+		return nil, 0, "", s.explain(ctx, object, err)
 	}
 	defer body.Close()
 	file, size, sum, err := s.spool.take(body, info.Size)
 	switch {
 	case errors.Is(err, errTooLarge):
-		return nil, 0, s.spool.tooLarge(s.name(object))
+		return nil, 0, "", s.spool.tooLarge(s.name(object))
 	case err != nil:
-		return nil, 0, s.explain(ctx, object, err)
+		return nil, 0, "", s.explain(ctx, object, err)
 	case object.SHA256 != "" && sum != object.SHA256:
 		file.Close()
-		return nil, 0, otherBytes(s.name(object), sum, "source.s3.sha256", object.SHA256)
+		return nil, 0, "", otherBytes(s.name(object), sum, "source.s3.sha256", object.SHA256)
 	}
-	return file, size, nil
+	return file, size, info.ETag, nil
 }
 
 // locate fills in where the object is. Without credentials of the tenant's own that is below the tenant's folder, whatever else was

@@ -143,7 +143,7 @@ func TestFetch(t *testing.T) {
 			fetcher := newTestS3(t, s.URL)
 			test.object.NamespaceUID = "uid"
 			s.seen()
-			file, size, err := fetcher.Fetch(t.Context(), test.object)
+			file, size, _, err := fetcher.Fetch(t.Context(), test.object)
 			for _, key := range s.seen() {
 				if want := cmp.Or(test.object.AccessKeyID, "platform"); key != want {
 					t.Errorf("asked with the keys of %q, want %q", key, want)
@@ -172,7 +172,7 @@ func TestFetchLeavesNoFile(t *testing.T) {
 	s := newStore(t)
 	s.objects["/sless/tenants/uid/hello.zip?"] = "x"
 	fetcher := newTestS3(t, s.URL)
-	file, _, err := fetcher.Fetch(t.Context(), Object{Key: "hello.zip", NamespaceUID: "uid"})
+	file, _, _, err := fetcher.Fetch(t.Context(), Object{Key: "hello.zip", NamespaceUID: "uid"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestATenantsEndpointIsGuarded(t *testing.T) {
 	platform, own := newStore(t), newStore(t)
 	own.objects["/own/hello.zip?"] = "own"
 	object := Object{Key: "hello.zip", Bucket: "own", Endpoint: own.URL, AccessKeyID: "tenant", SecretAccessKey: "s3cr3t", NamespaceUID: "uid"}
-	_, _, err := newTestS3(t, platform.URL).Fetch(t.Context(), object)
+	_, _, _, err := newTestS3(t, platform.URL).Fetch(t.Context(), object)
 	known, ok := errors.AsType[*fault.Error](err)
 	if !ok || known.Reason != v1alpha1.ReasonSourceInvalid || !strings.Contains(known.Message, "127.0.0.1") {
 		t.Errorf("at a forbidden address: %v", err)
@@ -195,7 +195,7 @@ func TestATenantsEndpointIsGuarded(t *testing.T) {
 	if seen := own.seen(); len(seen) > 0 {
 		t.Errorf("it was called by %q", seen)
 	}
-	file, _, err := newTestS3(t, platform.URL, "127.0.0.1").Fetch(t.Context(), object)
+	file, _, _, err := newTestS3(t, platform.URL, "127.0.0.1").Fetch(t.Context(), object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestAnObjectStoreThatIsAway(t *testing.T) {
 	s := newStore(t)
 	s.broken = true
 	for name, endpoint := range map[string]string{"broken": s.URL, "away": "http://127.0.0.1:1"} {
-		_, _, err := newTestS3(t, endpoint).Fetch(t.Context(), Object{Key: "hello.zip", NamespaceUID: "uid"})
+		_, _, _, err := newTestS3(t, endpoint).Fetch(t.Context(), Object{Key: "hello.zip", NamespaceUID: "uid"})
 		known, ok := errors.AsType[*fault.Error](err)
 		if !ok || known.Reason != v1alpha1.ReasonObjectStoreUnavailable || known.Terminal {
 			t.Errorf("%s: %v", name, err)
@@ -224,7 +224,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	s.objects["/sless/tenants/uid/hello.zip?"] = "x"
 	fetcher := newTestS3(t, s.URL)
 	fetcher.spool.dir = filepath.Join(t.TempDir(), "absent")
-	_, _, err := fetcher.Fetch(t.Context(), Object{Key: "hello.zip", NamespaceUID: "uid"})
+	_, _, _, err := fetcher.Fetch(t.Context(), Object{Key: "hello.zip", NamespaceUID: "uid"})
 	if known, ok := errors.AsType[*fault.Error](err); !ok || known.Reason != v1alpha1.ReasonBuildFailed || known.Terminal {
 		t.Errorf("got %v", err)
 	}

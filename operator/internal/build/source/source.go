@@ -11,6 +11,7 @@ import (
 type Sources struct {
 	S3   *S3
 	HTTP *HTTP
+	Git  *Git
 }
 
 // New returns the Sources of a platform.
@@ -20,5 +21,10 @@ func New(cfg config.Config, guard *dial.Guard) (*Sources, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sources{S3: objects, HTTP: newHTTP(guard, files)}, nil
+	// A pack has folders as well as files, and commits where the one that is wanted must be looked for.
+	const objectsPerFile = 5
+	trees := newGit(guard, cfg.Build.SpoolDir, gitLimits{
+		network: cfg.Build.MaxArchiveBytes, objects: objectsPerFile * cfg.Build.MaxFiles, unpacked: cfg.Build.MaxUnpackedBytes,
+	})
+	return &Sources{S3: objects, HTTP: newHTTP(guard, files), Git: trees}, nil
 }
