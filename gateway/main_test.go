@@ -107,7 +107,7 @@ func startWith(t *testing.T, change func(*gateway), args ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := build(o, slog.New(slog.DiscardHandler))
+	g, err := build(o, slog.New(slog.DiscardHandler), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/naeel/sless/gateway/internal/access"
 	"github.com/naeel/sless/gateway/internal/admin"
 	"github.com/naeel/sless/gateway/internal/auth"
 	"github.com/naeel/sless/gateway/internal/backend"
@@ -32,6 +34,7 @@ type gateway struct {
 	logger    *slog.Logger
 	proxy     *proxy.Gateway
 	transport *http.Transport
+	access    *access.Log
 	table     *route.Table
 	metrics   *metrics.Metrics
 	watcher   *watch.Watcher
@@ -48,8 +51,8 @@ type listener struct {
 	server *http.Server
 }
 
-// build makes the gateway and opens its listeners.
-func build(o *options, logger *slog.Logger) (*gateway, error) {
+// build makes the gateway and opens its listeners. Requests are logged to accessLog.
+func build(o *options, logger *slog.Logger, accessLog io.Writer) (*gateway, error) {
 	config, err := kubeConfig(o.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w", err)
@@ -58,12 +61,12 @@ func build(o *options, logger *slog.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{options: o, logger: logger, table: route.NewTable(o.domain), transport: proxy.NewTransport(), sleep: time.Sleep}
+	g := &gateway{options: o, logger: logger, table: route.NewTable(o.domain), transport: proxy.NewTransport(), access: access.New(accessLog), sleep: time.Sleep}
 	g.metrics = metrics.New(g.table.Len)
 	g.proxy = proxy.New(proxy.Options{
 		Table: g.table, Metrics: g.metrics, Transport: g.transport,
 		Auth:           auth.New(clients, strings.Split(o.callers, ",")),
-		Access:         logger,
+		Access:         g.access,
 		LogRequests:    proxy.LogRequests(o.accessLog),
 		TrustedProxies: o.trustedProxies,
 		MaxBodyBytes:   o.maxBodyBytes, BodyTimeout: o.bodyTimeout, WaitTimeout: o.waitTimeout,
@@ -160,6 +163,7 @@ func (g *gateway) serve(ctx context.Context) error {
 		r.Pool.Close()
 	}
 	g.transport.CloseIdleConnections()
+	g.access.Flush()
 	return err
 }
 

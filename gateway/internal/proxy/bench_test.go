@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/naeel/sless/gateway/internal/access"
 	"github.com/naeel/sless/gateway/internal/auth"
 	"github.com/naeel/sless/gateway/internal/backend"
 	"github.com/naeel/sless/gateway/internal/metrics"
@@ -70,7 +70,7 @@ func benchGateway(b *testing.B, pod *httptest.Server, routes, limit int) *httpte
 		table.Put(r)
 	}
 	gateway := New(Options{
-		Table: table, Metrics: counters, Transport: transport, Auth: auth.New(reviewer{}, nil), Access: slog.New(slog.NewJSONHandler(io.Discard, nil)), LogRequests: LogAll,
+		Table: table, Metrics: counters, Transport: transport, Auth: auth.New(reviewer{}, nil), Access: access.New(io.Discard), LogRequests: LogAll,
 		MaxBodyBytes: 32 << 20, BodyTimeout: soon, WaitTimeout: soon,
 	})
 	server := httptest.NewServer(gateway.Public())

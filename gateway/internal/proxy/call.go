@@ -6,11 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"time"
 
+	"github.com/naeel/sless/gateway/internal/access"
 	"github.com/naeel/sless/gateway/internal/backend"
 	"github.com/naeel/sless/gateway/internal/metrics"
 	"github.com/naeel/sless/gateway/internal/problem"
@@ -187,7 +187,7 @@ func (c *call) fullDuplex() {
 	_ = http.NewResponseController(c.recorder.ResponseWriter).EnableFullDuplex()
 }
 
-// log writes the call's line. It never has a query, a header or a body: those are the tenant's and their callers' secrets.
+// log writes the call's line.
 func (c *call) log(took time.Duration) {
 	g := c.gateway
 	if g.LogRequests == LogNone || g.LogRequests == LogErrors && c.recorder.status < 500 && c.refusal == "" {
@@ -197,17 +197,10 @@ func (c *call) log(took time.Duration) {
 	if code == "" {
 		code = c.said
 	}
-	attrs := [...]slog.Attr{
-		slog.String("request_id", c.id),
-		slog.String("method", shorten(c.inbound.Method, 32)),
-		slog.String("path", shorten(route.RawPath(c.inbound.RequestURI), 1024)),
-		slog.Int("status", c.recorder.status),
-		slog.Int64("bytes", c.recorder.bytes),
-		slog.Float64("seconds", took.Seconds()),
-		slog.String("client", c.peer.client),
-		slog.String("code", code),
-	}
-	g.Access.LogAttrs(context.Background(), slog.LevelInfo, "request", attrs[:]...)
+	g.Access.Write(&access.Line{
+		Time: c.began.Add(took), ID: c.id, Method: shorten(c.inbound.Method, 32), Path: shorten(route.RawPath(c.inbound.RequestURI), 1024),
+		Status: c.recorder.status, Bytes: c.recorder.bytes, Took: took, Client: c.peer.client, Code: code,
+	})
 }
 
 func shorten(text string, max int) string {

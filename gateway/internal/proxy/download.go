@@ -11,7 +11,7 @@ import (
 func (c *call) live(response *http.Response) io.ReadCloser {
 	d := download{ReadCloser: response.Body, watchdog: &c.watchdog, limit: c.spec.Timeout + grace}
 	if writer, ok := response.Body.(io.Writer); ok && response.StatusCode == http.StatusSwitchingProtocols {
-		return &tunnel{download: d, writer: writer}
+		return &tunnel{download: d, writer: writer, buffers: c.gateway.buffers}
 	}
 	return &d
 }
@@ -35,7 +35,13 @@ func (d *download) Read(buffer []byte) (int, error) {
 // tunnel is a connection that has changed protocol. What the caller sends is a sign of life as well.
 type tunnel struct {
 	download
-	writer io.Writer
+	writer  io.Writer
+	buffers *bufferPool
+}
+
+// WriteTo passes on what the pod sends.
+func (t *tunnel) WriteTo(caller io.Writer) (int64, error) {
+	return pump(caller, &t.download, t.buffers)
 }
 
 // Write passes on what the caller sends.

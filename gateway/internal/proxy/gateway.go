@@ -4,7 +4,6 @@ package proxy
 import (
 	"io"
 	"log"
-	"log/slog"
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
@@ -12,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/naeel/sless/gateway/internal/access"
 	"github.com/naeel/sless/gateway/internal/auth"
 	"github.com/naeel/sless/gateway/internal/metrics"
 	"github.com/naeel/sless/gateway/internal/route"
@@ -26,7 +26,7 @@ type Options struct {
 	// Auth guards the internal listener.
 	Auth *auth.Authenticator
 	// Access gets a line for every request that LogRequests asks for.
-	Access      *slog.Logger
+	Access      *access.Log
 	LogRequests LogRequests
 	// TrustedProxies are the peers whose X-Forwarded-* and X-Request-Id are believed.
 	TrustedProxies []netip.Prefix
@@ -52,6 +52,7 @@ const (
 type Gateway struct {
 	Options
 	forward  httputil.ReverseProxy
+	buffers  *bufferPool
 	draining atomic.Bool
 	active   sync.WaitGroup
 	// spare is how much memory is left for bodies that are kept to be sent again.
@@ -60,14 +61,14 @@ type Gateway struct {
 
 // New returns a Gateway.
 func New(options Options) *Gateway {
-	g := &Gateway{Options: options}
+	g := &Gateway{Options: options, buffers: newBufferPool()}
 	g.spare.Store(spareBytes)
 	g.forward = httputil.ReverseProxy{
 		Rewrite:        g.rewrite,
 		Transport:      g, // see RoundTrip
 		ModifyResponse: cleanResponse,
 		ErrorHandler:   answerError,
-		BufferPool:     newBufferPool(),
+		BufferPool:     g.buffers,
 		// What goes wrong is in the access log, by code.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}

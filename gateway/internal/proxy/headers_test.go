@@ -93,9 +93,7 @@ func TestHeadersOfTrustedProxies(t *testing.T) {
 	check(t, "X-Forwarded-Prefix", "/fn/ns/f", got.Get("X-Forwarded-Prefix"))
 	check(t, "request id", []string{"chosen", "chosen"}, []string{got.Get("X-Request-Id"), answer.header.Get("X-Request-Id")})
 	check(t, "payload", "", got.Get("Sless-Payload"))
-	if !strings.Contains(s.log.String(), `"client":"6.6.6.6"`) {
-		t.Errorf("log: %s", s.log)
-	}
+	eventually(t, "the client is logged", func() bool { return strings.Contains(s.log.String(), `"client":"6.6.6.6"`) })
 }
 
 func TestRequestIDs(t *testing.T) {

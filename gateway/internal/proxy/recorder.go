@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -53,30 +54,34 @@ func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err == nil {
 		r.status = http.StatusSwitchingProtocols
 		r.hijacked.Store(&conn)
-		if buffer.Reader.Buffered() > 0 {
-			conn = &hastyConn{Conn: conn, first: buffer.Reader}
-		}
+		conn = &callerConn{Conn: conn, first: buffer.Reader, buffers: r.call.gateway.buffers}
 	}
 	return conn, buffer, err
 }
 
-// hastyConn is the connection of a caller that did not wait for the protocol to change: what it has sent already is in the server's buffer, at
-// which ReverseProxy does not look.
-type hastyConn struct {
+// callerConn is the caller's connection after it has changed protocol. What a caller has sent already that did not wait for that is in the
+// server's buffer, at which ReverseProxy does not look.
+type callerConn struct {
 	net.Conn
-	first *bufio.Reader
+	first   *bufio.Reader
+	buffers *bufferPool
 }
 
 // Read reads what came first, then what comes.
-func (c *hastyConn) Read(part []byte) (int, error) {
+func (c *callerConn) Read(part []byte) (int, error) {
 	if n := c.first.Buffered(); n > 0 {
 		return c.first.Read(part[:min(n, len(part))])
 	}
 	return c.Conn.Read(part)
 }
 
+// WriteTo passes on what the caller sends.
+func (c *callerConn) WriteTo(pod io.Writer) (int64, error) {
+	return pump(pod, struct{ io.Reader }{c}, c.buffers)
+}
+
 // CloseWrite says that no more will be sent.
-func (c *hastyConn) CloseWrite() error {
+func (c *callerConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

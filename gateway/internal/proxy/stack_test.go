@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/naeel/sless/gateway/internal/access"
 	"github.com/naeel/sless/gateway/internal/auth"
 	"github.com/naeel/sless/gateway/internal/backend"
 	"github.com/naeel/sless/gateway/internal/metrics"
@@ -55,7 +55,7 @@ func newStack(t *testing.T, domain string, change func(*Options)) *stack {
 	s.asker = backend.NewHTTPAsker(s.transport, 100)
 	options := Options{
 		Table: s.table, Metrics: s.metrics, Transport: s.transport, Auth: auth.New(reviewer{}, []string{"operator"}),
-		Access: slog.New(slog.NewJSONHandler(s.log, nil)), LogRequests: LogAll,
+		Access: access.New(s.log), LogRequests: LogAll,
 		MaxBodyBytes: 32 << 20, BodyTimeout: soon, WaitTimeout: soon,
 	}
 	if change != nil {

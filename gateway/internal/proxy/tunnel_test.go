@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -133,4 +135,45 @@ func TestHastyCaller(t *testing.T) {
 	line, err := reader.ReadString('\n')
 	check(t, "echo", []any{"echo hasty\n", nil}, []any{line, err})
 	s.exchange(conn, reader)
+}
+
+// TestPump holds that what passes is exact, in small parts and in large ones, and that an idle direction holds no large buffer.
+func TestPump(t *testing.T) {
+	source, in := io.Pipe()
+	out, sink := io.Pipe()
+	buffers := newBufferPool()
+	var lent atomic.Int32
+	buffers.pool.New = func() any { lent.Add(1); return new([bufferBytes]byte) }
+	done := make(chan error, 1)
+	go func() {
+		_, err := pump(sink, source, buffers)
+		sink.CloseWithError(err)
+		done <- err
+	}()
+	got := make(chan []byte)
+	go func() {
+		for {
+			part := make([]byte, bufferBytes)
+			n, err := out.Read(part)
+			if err != nil {
+				close(got)
+				return
+			}
+			got <- part[:n]
+		}
+	}()
+	for i, size := range []int{1, 100, idleBytes - 1, idleBytes, 3 * bufferBytes, 5, idleBytes + 1, 1} {
+		sent := bytes.Repeat([]byte{byte(size)}, size)
+		go func() { _, _ = in.Write(sent) }()
+		var all []byte
+		for len(all) < size {
+			all = append(all, receive(t, "a part", got)...)
+		}
+		check(t, "what passed", sent, all)
+		if i < 3 && lent.Load() != 0 {
+			t.Errorf("a large buffer for %d bytes", size)
+		}
+	}
+	in.Close()
+	check(t, "end", error(nil), receive(t, "the end", done))
 }

@@ -23,16 +23,18 @@ const (
 // the worker, so its answer is the better one; this is for a pod that does not give it.
 const grace = time.Second
 
-// watchdog is the one timer of a call. It is set again with every sign of life.
+// watchdog is the one timer of a call. Every sign of life moves its deadline; the timer itself is moved only when it goes off too early, because
+// that is rare and signs of life are not.
 type watchdog struct {
 	// fire is called, once at most, when time is up.
 	fire func(phase)
 
 	// mu guards the rest, and makes sure that nothing fires after end: the connection may be serving another request by then.
-	mu    sync.Mutex
-	timer *time.Timer
-	phase phase
-	ended bool
+	mu              sync.Mutex
+	timer           *time.Timer
+	armed, deadline time.Time
+	phase           phase
+	ended           bool
 }
 
 // set says what the call waits for now and how long it may take. Once the answer has begun there is no way back to another phase.
@@ -45,20 +47,31 @@ func (w *watchdog) set(next phase, limit time.Duration) {
 	if w.phase != streaming {
 		w.phase = next
 	}
-	if w.timer == nil {
+	w.deadline = time.Now().Add(limit)
+	switch {
+	case w.timer == nil:
 		w.timer = time.AfterFunc(limit, w.bark)
+	case w.deadline.Before(w.armed):
+		w.timer.Reset(limit)
+	default:
 		return
 	}
-	w.timer.Reset(limit)
+	w.armed = w.deadline
 }
 
 func (w *watchdog) bark() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.ended {
-		w.ended = true
-		w.fire(w.phase)
+	if w.ended {
+		return
 	}
+	if left := time.Until(w.deadline); left > 0 {
+		w.armed = w.deadline
+		w.timer.Reset(left)
+		return
+	}
+	w.ended = true
+	w.fire(w.phase)
 }
 
 // end stops the watchdog for good.
