@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bufio"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMedian(t *testing.T) {
+	same := func(v float64) float64 { return v }
+	for want, of := range map[float64][]float64{0: nil, 3: {3}, 2: {9, 1, 2}, 2.5: {1, 9, 2, 3}} {
+		if got := median(of, same); got != want {
+			t.Errorf("median of %v is %v", of, got)
+		}
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	r := &result{}
+	for i := range 100 {
+		r.latencies = append(r.latencies, time.Duration(i+1))
+	}
+	for q, want := range map[float64]time.Duration{0: 1, .5: 51, .99: 100, 1: 100} {
+		if got := r.quantile(q); got != want {
+			t.Errorf("quantile %v is %d, want %d", q, got, want)
+		}
+	}
+}
+
+// TestReadAnswer holds that only whole answers of the upstream count: a proxy that refuses is fast, and measures nothing.
+func TestReadAnswer(t *testing.T) {
+	whole := "HTTP/1.1 200 OK\r\ncontent-length: 1024\r\n\r\n" + strings.Repeat("x", answerBytes)
+	for name, test := range map[string]struct {
+		text string
+		good bool
+	}{
+		"whole":   {whole, true},
+		"short":   {whole[:len(whole)-1], false},
+		"empty":   {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false},
+		"refused": {strings.Replace(whole, "200 OK", "503 No", 1), false},
+		"nothing": {"", false},
+	} {
+		if test.good {
+			test.text += test.text
+		}
+		reader := bufio.NewReader(strings.NewReader(test.text))
+		if err := readAnswer(reader); (err == nil) != test.good {
+			t.Errorf("%s: %v", name, err)
+		}
+		if test.good {
+			if err := readAnswer(reader); err != nil {
+				t.Errorf("%s, the next: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestProcessorTime(t *testing.T) {
+	p, err := start("busy", "sh", "-c", "(while :; do :; done) & wait")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.stop()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		used, err := p.cpu()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("a child's time does not count")
+		}
+	}
+	if memory, err := p.memory(); err != nil || memory <= 0 {
+		t.Errorf("%d bytes, %v", memory, err)
+	}
+}

@@ -1,0 +1,130 @@
+// Command gateway measures what the gateway costs, beside a bare ReverseProxy and the reverse proxies of Debian's packages: one upstream, one
+// generator of load, everything in rounds in which each proxy has its turn, and of the rounds the medians. First comes the processor time of the
+// proxy's own process for a request, which hardly depends on what else the machine does; then latency, then throughput.
+//
+// It runs at the repository's root, as root: `make bench`.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	rounds      int
+	duration    time.Duration
+	connections int
+	routes      []int
+	sockets     int
+	plot        string
+}
+
+func main() {
+	var o options
+	var routes string
+	flag.IntVar(&o.rounds, "rounds", 7, "how often each proxy has its turn")
+	flag.DurationVar(&o.duration, "duration", 2*time.Second, "how long a turn is")
+	flag.IntVar(&o.connections, "connections", 64, "how many connections send requests")
+	flag.StringVar(&routes, "routes", "1,1000,10000", "numbers of functions, rising; requests are spread over all of them")
+	flag.IntVar(&o.sockets, "sockets", 1000, "how many idle WebSockets to hold")
+	flag.StringVar(&o.plot, "plot", "", "file for a plot in SVG")
+	flag.Parse()
+	for text := range strings.SplitSeq(routes, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			fmt.Fprintf(os.Stderr, "-routes: %q is no number of functions\n", text)
+			os.Exit(2)
+		}
+		o.routes = append(o.routes, n)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, &o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench gateway:", err)
+		os.Exit(1)
+	}
+}
+
+// run starts everything, measures, and ends everything that it started.
+func run(ctx context.Context, o *options) (err error) {
+	dir, err := os.MkdirTemp("", "sless-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	_ = os.Chmod(dir, 0o755) // nginx's workers are another user
+	for _, program := range []string{"./gateway", "./hack/bench/gateway/bare", "./hack/bench/gateway/upstream"} {
+		if out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, filepath.Base(program)), program).CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w: %s", program, err, out)
+		}
+	}
+	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"} {
+		_ = os.Setenv(name, dir) // where Caddy keeps what it thinks worth keeping
+	}
+	if err := makeNetwork(); err != nil {
+		return err
+	}
+	defer removeNetwork()
+	upstream, err := start("upstream", "ip", "netns", "exec", netns, filepath.Join(dir, "upstream"), "-address", podAddress+":"+upstreamPort)
+	if err != nil {
+		return err
+	}
+	defer upstream.stop()
+	if err := upstream.reachable(ctx, podAddress+":"+upstreamPort); err != nil {
+		return err
+	}
+	cluster, err := startCluster(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cluster.stop()) }()
+
+	report := newReport(o)
+	if err := report.measureSockets(ctx, cluster, dir); err != nil {
+		return fmt.Errorf("WebSockets: %w", err)
+	}
+	gateway, err := startGateway(ctx, filepath.Join(dir, "gateway"), cluster.kubeconfig)
+	if err != nil {
+		return err
+	}
+	defer gateway.stop()
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	bare, err := startProxy(ctx, "bare ReverseProxy", address, filepath.Join(dir, "bare"), "-address", address, "-to", podAddress+":"+upstreamPort)
+	if err != nil {
+		return err
+	}
+	defer bare.stop()
+	proxies, err := startPeers(ctx, dir)
+	for _, p := range proxies {
+		defer p.stop()
+	}
+	if err != nil {
+		return err
+	}
+	proxies = append([]*proxy{gateway.proxy, bare}, proxies...)
+	for _, routes := range o.routes {
+		if err := cluster.grow(ctx, routes); err != nil {
+			return err
+		}
+		if err := gateway.knows(ctx, routes); err != nil {
+			return err
+		}
+		if err := report.measure(ctx, gateway, proxies, routes); err != nil {
+			return fmt.Errorf("%d routes: %w", routes, err)
+		}
+	}
+	return report.write(os.Stdout)
+}

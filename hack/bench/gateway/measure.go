@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// turn is what one proxy did in one round.
+type turn struct {
+	cpu       float64 // µs a request
+	perSecond float64
+	p50, p99  time.Duration
+}
+
+// added is what a proxy adds to the latency at a rate that it has twice of.
+type added struct{ rate, p50, p99 float64 }
+
+// report collects what is measured.
+type report struct {
+	options *options
+	names   []string
+	// turns are those of each proxy with each number of routes.
+	turns map[string]map[int][]turn
+	// added is by proxy; with the first number of routes only.
+	added map[string][]added
+	// memory is the gateway's, by number of routes; sockets is without and with them.
+	memory  map[int]int64
+	sockets [2]int64
+}
+
+func newReport(o *options) *report {
+	return &report{options: o, turns: map[string]map[int][]turn{}, added: map[string][]added{}, memory: map[int]int64{}}
+}
+
+// measureSockets measures what idle WebSockets take, with a gateway that has done nothing else.
+func (r *report) measureSockets(ctx context.Context, c *cluster, dir string) error {
+	if r.options.sockets == 0 {
+		return nil
+	}
+	if err := c.grow(ctx, 1); err != nil {
+		return err
+	}
+	g, err := startGateway(ctx, filepath.Join(dir, "gateway"), c.kubeconfig)
+	if err != nil {
+		return err
+	}
+	defer g.stop()
+	if err := g.knows(ctx, 1); err != nil {
+		return err
+	}
+	if r.sockets[0], err = g.memory(); err != nil {
+		return err
+	}
+	sockets, err := openSockets(g.address, path(0), r.options.sockets)
+	if err != nil {
+		return err
+	}
+	defer closeSockets(sockets)
+	r.sockets[1], err = g.memory()
+	return err
+}
+
+// measure runs the rounds with a number of routes.
+func (r *report) measure(ctx context.Context, g *gateway, proxies []*proxy, routes int) error {
+	requests := make([][]byte, routes)
+	for i := range requests {
+		requests[i] = request(path(i))
+	}
+	for round := range r.options.rounds {
+		for i := range proxies {
+			p := proxies[(i+round)%len(proxies)] // nobody always comes after the same one
+			if err := r.turn(ctx, p, requests); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+		}
+		fmt.Fprintf(os.Stderr, "%d routes: round %d of %d\n", routes, round+1, r.options.rounds)
+	}
+	var err error
+	if r.memory[routes], err = g.memory(); err != nil {
+		return err
+	}
+	if routes != r.options.routes[0] {
+		return nil
+	}
+	for range r.options.rounds {
+		for _, p := range proxies {
+			if err := r.half(ctx, p, requests); err != nil {
+				return fmt.Errorf("%s at half load: %w", p.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *report) turn(ctx context.Context, p *proxy, requests [][]byte) error {
+	load := load{address: p.address, requests: requests, connections: r.options.connections}
+	if warm := load.run(ctx, r.options.duration/4); warm.err != nil {
+		return warm.err
+	}
+	before, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	done := load.run(ctx, r.options.duration)
+	if done.err != nil {
+		return done.err
+	}
+	after, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if r.turns[p.name] == nil {
+		r.turns[p.name] = map[int][]turn{}
+		r.names = append(r.names, p.name)
+	}
+	r.turns[p.name][len(requests)] = append(r.turns[p.name][len(requests)], turn{
+		cpu:       float64((after - before).Microseconds()) / float64(done.requests()),
+		perSecond: done.perSecond(), p50: done.quantile(.5), p99: done.quantile(.99),
+	})
+	return nil
+}
+
+// half sends half of what the proxy can carry, through it and past it, one right after the other.
+func (r *report) half(ctx context.Context, p *proxy, requests [][]byte) error {
+	rate := median(r.turns[p.name][len(requests)], func(t turn) float64 { return t.perSecond }) / 2
+	through := load{address: p.address, requests: requests, connections: r.options.connections, rate: rate}
+	direct := through
+	direct.address = podAddress + ":" + upstreamPort
+	var results [2]*result
+	for i, load := range []load{through, direct} {
+		if results[i] = load.run(ctx, r.options.duration); results[i].err != nil {
+			return results[i].err
+		}
+	}
+	milliseconds := func(q float64) float64 {
+		return float64(results[0].quantile(q)-results[1].quantile(q)) / float64(time.Millisecond)
+	}
+	r.added[p.name] = append(r.added[p.name], added{rate, milliseconds(.5), milliseconds(.99)})
+	return nil
+}
+
+// median returns the median of a value of each.
+func median[T any](of []T, value func(T) float64) float64 {
+	if len(of) == 0 {
+		return 0
+	}
+	values := make([]float64, len(of))
+	for i, each := range of {
+		values[i] = value(each)
+	}
+	slices.Sort(values)
+	middle := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[middle]
+	}
+	return (values[middle-1] + values[middle]) / 2
+}
