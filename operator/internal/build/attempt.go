@@ -212,6 +212,18 @@ func (p *pipeline) tidy(ctx context.Context) error {
 	return p.sources.S3.RemoveParcels(ctx, parcelAge)
 }
 
+func (p *pipeline) tags(ctx context.Context, namespace string) ([]string, error) {
+	return p.registry.Tags(ctx, namespace)
+}
+
+func (p *pipeline) digest(ctx context.Context, namespace, tag string) (string, error) {
+	return p.registry.Digest(ctx, namespace, tag)
+}
+
+func (p *pipeline) remove(ctx context.Context, namespace, tag string) error {
+	return p.registry.Delete(ctx, namespace, tag)
+}
+
 // asFault returns why an attempt failed, in terms of its time limit where that was it.
 func asFault(ctx context.Context, err error, seconds int32) *fault.Error {
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {

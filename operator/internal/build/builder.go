@@ -25,6 +25,10 @@ type Builder interface {
 	// as well as the registry allows, so that no finalizer ever waits for it. last says that the namespace has no other
 	// function; then the dependency images go as well.
 	Remove(owner Owner, last bool)
+	// Retain says which images, by digest, of a function that serves must stay in the registry. Its others are deleted in the
+	// background, except what inUse names, and so are dependency images that nobody in the namespace has needed for a while. What was
+	// said holds until work begins for the owner.
+	Retain(owner Owner, images []string, inUse InUse)
 	// Events has the owner of each piece of work whose state has moved. Several moves may give one event.
 	Events() <-chan Owner
 }

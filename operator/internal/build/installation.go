@@ -2,6 +2,8 @@ package build
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/naeel/sless/api/v1alpha1"
@@ -15,6 +17,7 @@ const observeEvery = time.Second
 // installation is a Job and those who need its result.
 type installation struct {
 	spec   install.Spec
+	ticket *ticket // its wish for a place, and then its place
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -40,7 +43,7 @@ func (s *Service) await(w *work, spec install.Spec) *fault.Error {
 		case <-shared.done:
 		case <-w.ctx.Done():
 		}
-		s.unshare(w, shared)
+		s.leave(w, shared)
 		switch {
 		case w.ctx.Err() != nil:
 			return fault.As(w.ctx.Err(), v1alpha1.ReasonBuilding)
@@ -54,23 +57,38 @@ func (s *Service) share(w *work, spec install.Spec) *installation {
 	s.mu.Lock()
 	shared := s.installs[spec.Key]
 	if shared == nil {
-		shared = &installation{spec: spec, waiters: map[*work]bool{}, done: make(chan struct{})}
+		shared = &installation{spec: spec, ticket: s.jobPlaces.join(spec.Namespace), waiters: map[*work]bool{}, done: make(chan struct{})}
 		shared.ctx, shared.cancel = context.WithCancel(s.ctx)
 		s.installs[spec.Key] = shared
 		s.all.Go(func() { s.install(shared) })
 	}
 	shared.waiters[w] = true
+	w.shared = shared
 	s.mu.Unlock()
+	s.tellPlace(w)
+	if isClosed(shared.ticket.ready) {
+		s.stepJob(w, spec)
+	}
+	return shared
+}
+
+func (s *Service) stepJob(w *work, spec install.Spec) {
 	step := Pushing
 	if spec.Installer != "" {
 		step = Installing
 	}
 	s.step(w, step, install.JobName(spec.Key))
-	return shared
 }
 
-// unshare ends an installation with its last waiter.
-func (s *Service) unshare(w *work, shared *installation) {
+// unshare forgets which installation the work waited for: until its try has ended, the result is needed.
+func (s *Service) unshare(w *work) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.shared = nil
+}
+
+// leave ends an installation with its last waiter.
+func (s *Service) leave(w *work, shared *installation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(shared.waiters, w)
@@ -93,11 +111,13 @@ func (s *Service) install(shared *installation) {
 }
 
 func (s *Service) runJob(shared *installation) (failure *fault.Error, abandoned bool) {
-	ticket := s.jobPlaces.join(shared.spec.Namespace)
-	if err := s.jobPlaces.wait(shared.ctx, ticket); err != nil {
+	if err := shared.ticket.wait(shared.ctx); err != nil {
 		return nil, true
 	}
-	defer s.jobPlaces.leave(ticket)
+	defer shared.ticket.leave()
+	for _, w := range s.waiters(shared) {
+		s.stepJob(w, shared.spec)
+	}
 	if err := s.jobs.Ensure(shared.ctx, shared.spec); err != nil {
 		return fault.As(err, v1alpha1.ReasonBuildFailed), shared.ctx.Err() != nil
 	}
@@ -117,17 +137,17 @@ func (s *Service) runJob(shared *installation) (failure *fault.Error, abandoned 
 
 // trouble shows what keeps a Job from going on to all who wait for it; nil when nothing does.
 func (s *Service) trouble(shared *installation, trouble *fault.Error) {
-	s.mu.Lock()
-	waiters := make([]*work, 0, len(shared.waiters))
-	for w := range shared.waiters {
-		waiters = append(waiters, w)
-	}
-	s.mu.Unlock()
-	for _, w := range waiters {
+	for _, w := range s.waiters(shared) {
 		s.change(w, func(state *State) {
 			if state.Phase == Building {
 				state.Error = trouble
 			}
 		})
 	}
+}
+
+func (s *Service) waiters(shared *installation) []*work {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(shared.waiters))
 }

@@ -6,30 +6,34 @@ import (
 	"sync"
 )
 
-// queue hands out a bounded number of places, to the waiting namespaces in turn, so that one with many builds holds up nobody else's
-// first.
+// queue hands out a bounded number of places. The next one goes to the namespace that holds the fewest, and among those to the one that
+// has waited longest, so that nobody's first build waits for another's second; a namespace never holds more than its own share.
 type queue struct {
+	share int // the most places of one namespace
+
 	mu      sync.Mutex // guards all below
 	free    int
-	ring    []string // the namespaces that wait, next first
+	held    map[string]int // places by namespace
+	ring    []string       // the namespaces that wait; one that gets a place or gives one back goes to the end
 	waiting map[string][]*ticket
 }
 
 // ticket is a wish for a place; ready is closed when it is granted.
 type ticket struct {
+	queue     *queue
 	namespace string
 	ready     chan struct{}
 }
 
-func newQueue(places int) *queue {
-	return &queue{free: places, waiting: map[string][]*ticket{}}
+func newQueue(places, share int) *queue {
+	return &queue{share: share, free: places, held: map[string]int{}, waiting: map[string][]*ticket{}}
 }
 
 // join queues up. Every ticket must leave in the end.
 func (q *queue) join(namespace string) *ticket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := &ticket{namespace: namespace, ready: make(chan struct{})}
+	t := &ticket{queue: q, namespace: namespace, ready: make(chan struct{})}
 	if len(q.waiting[namespace]) == 0 {
 		q.ring = append(q.ring, namespace)
 	}
@@ -39,69 +43,110 @@ func (q *queue) join(namespace string) *ticket {
 }
 
 // leave gives the place back, or the wish for one.
-func (q *queue) leave(t *ticket) {
+func (t *ticket) leave() {
+	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	line := q.waiting[t.namespace]
-	at := slices.Index(line, t)
-	if at < 0 {
-		q.free++
-		q.grant()
+	if at := slices.Index(line, t); at >= 0 {
+		q.setLine(t.namespace, slices.Delete(line, at, at+1))
 		return
 	}
-	q.setLine(t.namespace, slices.Delete(line, at, at+1))
+	q.toTheEnd(t.namespace)
+	q.free++
+	q.grant() // while the place still counts as the leaver's: others come first
+	if q.held[t.namespace]--; q.held[t.namespace] == 0 {
+		delete(q.held, t.namespace)
+	}
+	q.grant()
 }
 
 func (q *queue) grant() {
-	for q.free > 0 && len(q.ring) > 0 {
-		namespace := q.ring[0]
+	for q.free > 0 {
+		next := -1
+		for at, namespace := range q.ring {
+			if held := q.held[namespace]; held < q.share && (next < 0 || held < q.held[q.ring[next]]) {
+				next = at
+			}
+		}
+		if next < 0 {
+			return
+		}
+		namespace := q.ring[next]
 		line := q.waiting[namespace]
 		q.free--
+		q.held[namespace]++
 		close(line[0].ready)
-		if q.setLine(namespace, line[1:]) {
-			q.ring = append(q.ring[1:], namespace)
-		}
+		q.setLine(namespace, line[1:])
+		q.toTheEnd(namespace)
 	}
 }
 
-// setLine replaces a namespace's line, and says whether anybody is left in it.
-func (q *queue) setLine(namespace string, line []*ticket) bool {
+// setLine replaces a namespace's line.
+func (q *queue) setLine(namespace string, line []*ticket) {
 	if len(line) > 0 {
 		q.waiting[namespace] = line
-		return true
+		return
 	}
 	delete(q.waiting, namespace)
 	q.ring = slices.DeleteFunc(q.ring, func(n string) bool { return n == namespace })
-	return false
+}
+
+// toTheEnd lets all others that wait now come before a namespace that holds as many places.
+func (q *queue) toTheEnd(namespace string) {
+	if at := slices.Index(q.ring, namespace); at >= 0 {
+		q.ring = append(slices.Delete(q.ring, at, at+1), namespace)
+	}
 }
 
 // wait waits for the ticket's turn, and leaves when ctx ends first.
-func (q *queue) wait(ctx context.Context, t *ticket) error {
+func (t *ticket) wait(ctx context.Context) error {
 	select {
 	case <-t.ready:
 		return nil
 	case <-ctx.Done():
-		q.leave(t)
+		t.leave()
 		return ctx.Err()
 	}
 }
 
-// position says how many come before the ticket, itself counted; 0 when it has its place.
-func (q *queue) position(t *ticket) int {
+// holds says whether a namespace has a place.
+func (q *queue) holds(namespace string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.held[namespace] > 0
+}
+
+// position says how many will have had their turn with the ticket's, itself counted, as far as can be told now; 0 when it has its place.
+func (t *ticket) position() int {
+	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	own := slices.Index(q.waiting[t.namespace], t)
 	if own < 0 {
 		return 0
 	}
-	position, earlier := 1, 1
+	// A namespace's n-th ticket comes when all others have as many places as it has with that one; with as many, who got them earlier
+	// comes first, and that is who holds them now.
+	held, before := q.held[t.namespace], true
+	round, position := held+own, own+1
 	for _, namespace := range q.ring {
 		if namespace == t.namespace {
-			position += own
-			earlier = 0
+			before = false
 			continue
 		}
-		position += min(len(q.waiting[namespace]), own+earlier)
+		ahead := round - q.held[namespace]
+		if q.held[namespace] > held || (q.held[namespace] == held && before) {
+			ahead++
+		}
+		position += min(max(ahead, 0), len(q.waiting[namespace]))
 	}
 	return position
+}
+
+// worthTelling says whether a new place in the queue is told to those who watch a build: every one near the front, and one further back
+// when it has halved, so that a long queue costs few writes.
+func worthTelling(told, position int) bool {
+	const near = 10
+	return position != told && (position <= near || told == 0 || 2*position <= told)
 }

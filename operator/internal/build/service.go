@@ -26,6 +26,9 @@ type Service struct {
 	events *notifier
 	// fetches bounds what goes on in this process, installs the Jobs.
 	fetches, jobPlaces *queue
+	// keepUnused is how long a dependency image stays that nobody needs.
+	keepUnused time.Duration
+	noDelete   sync.Once // says that the registry deletes nothing
 
 	ctx  context.Context // ends all work
 	stop context.CancelFunc
@@ -34,6 +37,8 @@ type Service struct {
 	mu       sync.Mutex // guards all below, and what is said to be guarded in work and installation
 	works    map[Owner]*work
 	installs map[string]*installation // by key
+	retained map[Owner]*retention     // what Retain was told, until new work begins
+	pruning  map[Owner]chan struct{}  // those whose images are being deleted; closed when that has ended
 }
 
 // steps is what a build does in this process.
@@ -43,6 +48,10 @@ type steps interface {
 	forget(ctx context.Context, owner Owner, last bool) error
 	release(ctx context.Context, spec install.Spec) error
 	tidy(ctx context.Context) error
+	// What there is in a namespace's repository. digest gives "" for a tag that is not there.
+	tags(ctx context.Context, namespace string) ([]string, error)
+	digest(ctx context.Context, namespace, tag string) (string, error)
+	remove(ctx context.Context, namespace, tag string) error
 }
 
 // jobs is what a build does in the cluster.
@@ -74,14 +83,15 @@ func New(kind Kind, cfg config.Config, client kubernetes.Interface) (*Service, e
 		registry: images,
 		maker:    newMaker(kind, cfg, images, sources.S3),
 	}
-	return newService(local, install.NewRunner(client, cfg, sources.S3), cfg.Build.MaxConcurrent), nil
+	return newService(local, install.NewRunner(client, cfg, sources.S3), cfg.Build), nil
 }
 
-func newService(local steps, remote jobs, places int) *Service {
+func newService(local steps, remote jobs, cfg config.Build) *Service {
 	s := &Service{
-		steps: local, jobs: remote, events: newNotifier(),
-		fetches: newQueue(places), jobPlaces: newQueue(places),
-		works: map[Owner]*work{}, installs: map[string]*installation{},
+		steps: local, jobs: remote, events: newNotifier(), keepUnused: time.Duration(cfg.KeepUnusedSeconds) * time.Second,
+		fetches:   newQueue(cfg.MaxConcurrent, cfg.MaxConcurrentPerNamespace),
+		jobPlaces: newQueue(cfg.MaxConcurrent, cfg.MaxConcurrentPerNamespace),
+		works:     map[Owner]*work{}, installs: map[string]*installation{}, retained: map[Owner]*retention{}, pruning: map[Owner]chan struct{}{},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
@@ -93,6 +103,8 @@ func (s *Service) Start(ctx context.Context) error {
 	defer s.end()
 	s.all.Go(func() { s.events.run(s.ctx.Done()) })
 	s.all.Go(s.sweep)
+	s.all.Go(s.tellPlaces)
+	s.all.Go(s.prune)
 	for {
 		err := s.steps.checkRegistry(ctx)
 		if errors.Is(err, registry.ErrAnonymousPush) {
@@ -140,16 +152,13 @@ func (s *Service) Ensure(_ context.Context, request Request) State {
 	current := s.works[request.Owner]
 	if current == nil || current.key != key {
 		current = s.start(request.Owner, key, func(w *work) { s.run(w) })
-		current.state = State{Phase: Building, Step: Queued, Started: time.Now()}
+		current.ticket = s.fetches.join(request.Owner.Namespace)
+		current.state = State{Phase: Building, Step: Queued, Position: current.ticket.position(), Started: time.Now()}
 	}
 	if current.state.Phase != Done {
 		current.request = request // what is not in the key may be new
 	}
-	state := current.state
-	if state.Step == Queued && current.ticket != nil {
-		state.Position = s.fetches.position(current.ticket)
-	}
-	return state
+	return current.state
 }
 
 // Forget implements Builder.
@@ -187,6 +196,8 @@ func (s *Service) start(owner Owner, key string, run func(*work)) *work {
 	w := &work{owner: owner, key: key, done: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(s.ctx)
 	s.works[owner] = w
+	delete(s.retained, owner) // what is pushed now was not asked about
+	pruned := s.pruning[owner]
 	if previous != nil {
 		previous.cancel()
 	}
@@ -198,6 +209,9 @@ func (s *Service) start(owner Owner, key string, run func(*work)) *work {
 		defer s.ended(w)
 		if previous != nil {
 			<-previous.done
+		}
+		if pruned != nil {
+			<-pruned
 		}
 		if w.ctx.Err() == nil {
 			run(w)
@@ -211,6 +225,10 @@ func (s *Service) ended(w *work) {
 	w.cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if w.ticket != nil {
+		w.ticket.leave()
+		w.ticket = nil
+	}
 	close(w.done)
 	if s.works[w.owner] == w && (w.key == removal || w.key == forgotten) {
 		delete(s.works, w.owner)
@@ -224,7 +242,7 @@ func (s *Service) remove(w *work, last bool) {
 		ctx, cancel := context.WithTimeout(w.ctx, cleanUpFor)
 		err := s.steps.forget(ctx, w.owner, last && s.alone(w))
 		cancel()
-		if err == nil || errors.Is(err, registry.ErrNoDelete) {
+		if err == nil || s.keepsAll(err) {
 			return
 		}
 		if !sleep(w.ctx, backoff(n, time.Second, time.Minute)) {
@@ -293,7 +311,7 @@ func (s *Service) discard(spec install.Spec) {
 func (s *Service) release(spec install.Spec) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), cleanUpFor)
 	defer cancel()
-	if err := s.steps.release(ctx, spec); err != nil && !errors.Is(err, registry.ErrNoDelete) {
+	if err := s.steps.release(ctx, spec); err != nil && !s.keepsAll(err) {
 		logger().Info("What was stored for a build Job stays", "namespace", spec.Namespace, "key", spec.Key, "cause", err.Error())
 	}
 }

@@ -337,41 +337,11 @@ func TestRemoveOfTheLastKeepsWhatAnotherNeeds(t *testing.T) {
 	})
 }
 
-func TestWorkIsBoundedAndFair(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		s, end := begin(t, w, 1)
-		defer end()
-		var all []Request
-		for i := range 5 {
-			all = append(all, request("busy", fmt.Sprint("f", i), "v1"))
-			s.Ensure(t.Context(), all[i])
-			synctest.Wait()
-		}
-		other := request("quiet", "g", "v1")
-		s.Ensure(t.Context(), other)
-		synctest.Wait()
-		if state := s.Ensure(t.Context(), other); state.Step != Queued || state.Position != 2 {
-			t.Errorf("the other namespace: %+v", state)
-		}
-		if state := s.Ensure(t.Context(), all[4]); state.Position != 5 {
-			t.Errorf("the last of five: %+v", state)
-		}
-		if state := after(s, 3*w.slow+w.slow/2, other); state.Phase != Done {
-			t.Errorf("the other namespace was not served in turn: %q", w.log)
-		}
-		after(s, time.Minute, other)
-		if w.count("attempt f4 v1") != 1 {
-			t.Error("the last was not served")
-		}
-	})
-}
-
 func TestUnfitRegistryEndsTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.unfit = registry.ErrAnonymousPush
-		if err := newService(w, w, 1).Start(t.Context()); !errors.Is(err, registry.ErrAnonymousPush) {
+		if err := newService(w, w, testBuild(1)).Start(t.Context()); !errors.Is(err, registry.ErrAnonymousPush) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -399,7 +369,7 @@ func TestLastingTroubleIsToldOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
 				w.fails = func(Request) error { return trouble }
-				s := newService(w, w, 1)
+				s := newService(w, w, testBuild(1))
 				ctx, cancel := context.WithCancel(t.Context())
 				var all sync.WaitGroup
 				all.Go(func() {
@@ -430,7 +400,7 @@ func TestLastingTroubleIsToldOnce(t *testing.T) {
 func TestEventsTellOfEveryMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		s := newService(w, w, 1)
+		s := newService(w, w, testBuild(1))
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {

@@ -11,8 +11,9 @@ import (
 	"github.com/naeel/sless/operator/internal/config"
 )
 
-// Tags of a tenant's repository. A function may be called "deps" or "src", and one function's name may begin with another's: the
-// length of the key, which has no hyphen, tells them apart.
+// Tags of a tenant's repository: function-buildKey or function-buildKey-dependencyKey, deps-dependencyKey, src-dependencyKey. A function
+// may be called "deps" or "src", and one function's name may begin with another's: the lengths of the keys, which have no hyphen, tell
+// them apart.
 const (
 	dependencyPrefix = "deps-"
 	installerPrefix  = "src-"
@@ -38,13 +39,26 @@ func dependencyKey(request Request, manifest *layout.Manifest, manifests *archiv
 // functionTag is the tag of a function's image. dependencies is the key of its dependency image, if it has one.
 func functionTag(request Request, dependencies, sourceDigest string) string {
 	key := names.Hash(keyVersion, request.NamespaceUID, request.Runtime.Image, dependencies, sourceDigest)[:buildKeyLen]
+	if dependencies != "" {
+		key += "-" + dependencies // so that the list of tags says which dependency images are needed
+	}
 	return request.Owner.Name + "-" + key
 }
 
 // tagOf says whether a tag is that of an image of the function.
 func tagOf(tag, function string) bool {
-	key, found := strings.CutPrefix(tag, function+"-")
-	return found && isKey(key, buildKeyLen)
+	keys, found := strings.CutPrefix(tag, function+"-")
+	key, dependencies, shared := strings.Cut(keys, "-")
+	return found && isKey(key, buildKeyLen) && (!shared || isKey(dependencies, dependencyKeyLen))
+}
+
+// dependenciesOf returns the tag of the dependency image that the function's image of a tag was made on, and "" when it needs none.
+func dependenciesOf(tag string) string {
+	parts := strings.Split(tag, "-")
+	if n := len(parts); n > 2 && isKey(parts[n-1], dependencyKeyLen) && isKey(parts[n-2], buildKeyLen) {
+		return dependencyPrefix + parts[n-1]
+	}
+	return ""
 }
 
 // dependencyTag says whether a tag is that of a dependency image or of an install step's.

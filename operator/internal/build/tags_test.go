@@ -17,6 +17,10 @@ func TestTagsTellWhoseTheyAre(t *testing.T) {
 		{"hello-world-" + buildKey, "hello", false, false},
 		{"hello-" + buildKey + "-" + buildKey, "hello", false, false},
 		{"hello-" + buildKey + "-" + buildKey, "hello-" + buildKey, true, false},
+		{"hello-" + buildKey + "-" + dependency, "hello", true, false},
+		{"hello-" + buildKey + "-" + dependency, "hello-" + buildKey, false, false},
+		{"hello-" + dependency, "hello", false, false},
+		{"deps-" + buildKey + "-" + dependency, "deps", true, false},
 		{"deps-" + buildKey, "deps", true, false},
 		{"deps-" + dependency, "deps", false, true},
 		{"src-" + dependency, "src", false, true},
@@ -26,6 +30,14 @@ func TestTagsTellWhoseTheyAre(t *testing.T) {
 	} {
 		if own, shared := tagOf(test.tag, test.function), dependencyTag(test.tag); own != test.own || shared != test.shared {
 			t.Errorf("%s and %s: own %v, shared %v", test.tag, test.function, own, shared)
+		}
+	}
+	for tag, want := range map[string]string{
+		"hello-" + buildKey + "-" + dependency: "deps-" + dependency, "deps-" + buildKey + "-" + dependency: "deps-" + dependency,
+		"hello-" + buildKey: "", "deps-" + dependency: "", "hello-" + dependency: "", "hello-" + buildKey + "-" + buildKey: "", "v1": "",
+	} {
+		if got := dependenciesOf(tag); got != want {
+			t.Errorf("%s needs %q, want %q", tag, got, want)
 		}
 	}
 	longest := functionTag(Request{Owner: Owner{"ns", strings.Repeat("f", 63)}}, dependency, "sha256:0")

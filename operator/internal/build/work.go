@@ -2,6 +2,9 @@ package build
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/naeel/sless/api/v1alpha1"
@@ -19,7 +22,19 @@ type work struct {
 	key     string
 	request Request
 	state   State
-	ticket  *ticket // while in the queue or at work
+	ticket  *ticket       // its wish for a place in this process, until that is granted
+	shared  *installation // what it waits for, or has waited for in this try
+}
+
+// place is the wish for a place by which the work waits, if it does. The caller holds Service.mu.
+func (w *work) place() *ticket {
+	switch {
+	case w.ticket != nil:
+		return w.ticket
+	case w.shared != nil:
+		return w.shared.ticket
+	}
+	return nil
 }
 
 // errNotMade says that an image which was just made is not there.
@@ -44,6 +59,7 @@ func (s *Service) run(w *work) {
 
 // try makes one attempt, and after a Job that it asked for another. costly says that a Job was run for the error.
 func (s *Service) try(w *work) (result *Result, costly bool, err *fault.Error) {
+	defer s.unshare(w)
 	ran := map[string]bool{}
 	for {
 		out, err := s.attempt(w)
@@ -63,22 +79,11 @@ func (s *Service) try(w *work) (result *Result, costly bool, err *fault.Error) {
 
 // attempt waits for a place and does what can be done in this process.
 func (s *Service) attempt(w *work) (outcome, *fault.Error) {
-	s.mu.Lock()
-	w.ticket = s.fetches.join(w.owner.Namespace)
-	ticket := w.ticket
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		w.ticket = nil
-		s.mu.Unlock()
-	}()
-	if err := s.fetches.wait(w.ctx, ticket); err != nil {
+	request, ticket, err := s.takePlace(w)
+	if err != nil {
 		return outcome{}, fault.As(err, v1alpha1.ReasonBuilding)
 	}
-	defer s.fetches.leave(ticket)
-	s.mu.Lock()
-	request := w.request
-	s.mu.Unlock()
+	defer ticket.leave()
 	ctx, cancel := context.WithTimeout(w.ctx, time.Duration(request.TimeoutSeconds)*time.Second)
 	defer cancel()
 	out, err := s.steps.attempt(ctx, request, func(step Step) { s.step(w, step, "") })
@@ -86,6 +91,22 @@ func (s *Service) attempt(w *work) (outcome, *fault.Error) {
 		return outcome{}, asFault(ctx, err, request.TimeoutSeconds)
 	}
 	return out, nil
+}
+
+// takePlace waits for a place in this process. Its ticket must leave.
+func (s *Service) takePlace(w *work) (Request, *ticket, error) {
+	s.mu.Lock()
+	if w.ticket == nil { // the first one came with the request
+		w.ticket = s.fetches.join(w.owner.Namespace)
+	}
+	ticket := w.ticket
+	s.mu.Unlock()
+	s.tellPlace(w)
+	err := ticket.wait(w.ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.ticket = nil
+	return w.request, ticket, err
 }
 
 // pauseAfter is how long the next attempt waits. What only a change can mend is tried slowly, and slower still what costs a Job.
@@ -107,7 +128,34 @@ func (s *Service) step(w *work, step Step, job string) {
 	s.change(w, func(state *State) {
 		further := job != ""
 		if state.Phase == Building && (state.Error == nil || further) {
-			state.Step, state.JobName, state.Error, state.RetryAt = step, job, nil, time.Time{}
+			*state = State{Phase: Building, Step: step, JobName: job, Started: state.Started}
+		}
+	})
+}
+
+// positionEvery is how often those who wait are told their place, if it is another.
+const positionEvery = 5 * time.Second
+
+func (s *Service) tellPlaces() {
+	for sleep(s.ctx, positionEvery) {
+		s.mu.Lock()
+		works := slices.Collect(maps.Values(s.works))
+		s.mu.Unlock()
+		for _, w := range works {
+			s.tellPlace(w)
+		}
+	}
+}
+
+// tellPlace notes that the work waits for a place, if it does, and which.
+func (s *Service) tellPlace(w *work) {
+	s.change(w, func(state *State) {
+		place := w.place()
+		if place == nil || state.Phase != Building || state.Error != nil {
+			return
+		}
+		if position := place.position(); position > 0 && worthTelling(state.Position, position) {
+			*state = State{Phase: Building, Step: Queued, Position: position, Started: state.Started}
 		}
 	})
 }
@@ -144,10 +192,10 @@ func (s *Service) change(w *work, change func(*State)) {
 }
 
 // visible is what of a state is worth an event.
-func visible(state State) [5]string {
-	seen := [5]string{string(state.Phase), string(state.Step), state.JobName}
+func visible(state State) [6]string {
+	seen := [6]string{string(state.Phase), string(state.Step), strconv.Itoa(state.Position), state.JobName}
 	if state.Error != nil {
-		seen[3], seen[4] = state.Error.Reason, state.Error.Message
+		seen[4], seen[5] = state.Error.Reason, state.Error.Message
 	}
 	return seen
 }

@@ -3,6 +3,8 @@ package build
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/operator/internal/build/fault"
 	"github.com/naeel/sless/operator/internal/build/install"
+	"github.com/naeel/sless/operator/internal/config"
 )
 
 // world is a registry, a cluster and what goes on in them, in which every image needs the dependencies of its request's CodeHash, if
@@ -29,10 +32,13 @@ type world struct {
 	forgetErr error
 	unfit     error
 	parcels   bool // every image is made by a Job, and files go to it in parcels
+
+	images    map[string]string // of the namespace ns: digest by tag
+	removeErr error
 }
 
 func newWorld() *world {
-	return &world{installed: map[string]bool{}, jobs: map[string]bool{}, outcome: map[string]*fault.Error{}, started: map[string]time.Time{}, slow: time.Second, jobTime: 10 * time.Second}
+	return &world{installed: map[string]bool{}, jobs: map[string]bool{}, outcome: map[string]*fault.Error{}, started: map[string]time.Time{}, images: map[string]string{}, slow: time.Second, jobTime: 10 * time.Second}
 }
 
 func (w *world) note(format string, args ...any) {
@@ -105,6 +111,32 @@ func (w *world) release(_ context.Context, spec install.Spec) error {
 
 func (w *world) tidy(context.Context) error { return nil }
 
+func (w *world) tags(_ context.Context, namespace string) ([]string, error) {
+	w.note("list %s", namespace)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.images)), nil
+}
+
+func (w *world) digest(_ context.Context, _, tag string) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.images[tag], nil
+}
+
+func (w *world) remove(ctx context.Context, _, tag string) error {
+	w.note("remove %s", tag)
+	if !sleep(ctx, w.slow) {
+		return ctx.Err()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.removeErr == nil {
+		delete(w.images, tag)
+	}
+	return w.removeErr
+}
+
 func (w *world) Ensure(_ context.Context, spec install.Spec) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,10 +180,15 @@ func (w *world) List(context.Context) ([]install.Left, error) {
 	return left, nil
 }
 
+// testBuild has that many places, half of them for one namespace.
+func testBuild(places int) config.Build {
+	return config.Build{MaxConcurrent: places, MaxConcurrentPerNamespace: max(1, places/2), KeepUnusedSeconds: 86400}
+}
+
 // begin starts a Service in the world; the returned function ends it.
 func begin(t *testing.T, w *world, places int) (*Service, func()) {
 	t.Helper()
-	s := newService(w, w, places)
+	s := newService(w, w, testBuild(places))
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() {

@@ -111,6 +111,8 @@ type Build struct {
 	CAConfigMapName string `json:"caConfigMapName,omitempty"`
 	// MaxConcurrent is how many builds run at a time. Default 4.
 	MaxConcurrent int `json:"maxConcurrent,omitempty"`
+	// MaxConcurrentPerNamespace is how many of them are for one namespace. Default half of MaxConcurrent, at least 1.
+	MaxConcurrentPerNamespace int `json:"maxConcurrentPerNamespace,omitempty"`
 	// MaxArchiveBytes is the largest archive. Default 256 MiB.
 	MaxArchiveBytes int64 `json:"maxArchiveBytes,omitempty"`
 	// MaxUnpackedBytes is the largest sum of files in an archive. Default 1 GiB.
@@ -175,6 +177,9 @@ type Gateway struct {
 	TokenFile string `json:"tokenFile,omitempty"`
 }
 
+// maxKeepImages is how many images the status of a Function has room for.
+const maxKeepImages = 50
+
 // Load reads, defaults and validates the file at path.
 func Load(path string) (*Config, error) {
 	text, err := os.ReadFile(path)
@@ -203,6 +208,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Registry.Repository, "sless-{namespace}")
 	setDefault(&c.ObjectStore.Region, "us-east-1")
 	setDefault(&c.Build.MaxConcurrent, 4)
+	setDefault(&c.Build.MaxConcurrentPerNamespace, max(1, c.Build.MaxConcurrent/2))
 	setDefault(&c.Build.MaxArchiveBytes, 256<<20)
 	setDefault(&c.Build.MaxUnpackedBytes, 1<<30)
 	setDefault(&c.Build.MaxFiles, 20000)
@@ -273,6 +279,7 @@ func (c *Config) validate() error {
 			wrong(field, "must be a quantity such as 512Mi or 500m")
 		}
 	}
+	c.Build.validate(wrong)
 	for field, ranges := range map[string][]string{"allowedCIDRs": c.Network.AllowedCIDRs, "deniedCIDRs": c.Network.DeniedCIDRs} {
 		for i, cidr := range ranges {
 			if _, err := netip.ParsePrefix(cidr); err != nil {
@@ -281,6 +288,20 @@ func (c *Config) validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (b *Build) validate(wrong func(field, rule string)) {
+	for field, value := range map[string]int64{
+		"build.maxConcurrent": int64(b.MaxConcurrent), "build.maxConcurrentPerNamespace": int64(b.MaxConcurrentPerNamespace),
+		"build.keepImages": int64(b.KeepImages), "build.keepUnusedSeconds": b.KeepUnusedSeconds,
+	} {
+		if value < 1 {
+			wrong(field, "must be at least 1")
+		}
+	}
+	if b.KeepImages > maxKeepImages {
+		wrong("build.keepImages", fmt.Sprintf("must be at most %d", maxKeepImages))
+	}
 }
 
 // Runtime returns the catalogue's entry of that name, and false when there is none.

@@ -34,6 +34,8 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 		"tag":           {"@sha256:0", ":v1", "runtimes[0].image must name the image by digest"},
 		"quantity":      {"checkImage: o", "checkImage: o, memory: lots", "build.memory must be a quantity"},
 		"no range":      {"checkImage: o}", "checkImage: o}\nnetwork: {deniedCIDRs: [10.0.0.1]}", "network.deniedCIDRs[0] must be an address range"},
+		"keeps none":    {"checkImage: o", "checkImage: o, keepImages: -1", "build.keepImages must be at least 1"},
+		"keeps all":     {"checkImage: o", "checkImage: o, keepImages: 51", "build.keepImages must be at most 50"},
 		"no host":       {"host: r,", "", "registry.host is required"},
 		"one for all":   {"host: r,", "host: r, repository: all,", "registry.repository must contain {namespace}"},
 	} {

@@ -137,6 +137,7 @@ func (r *Reconciler) pass(ctx context.Context, s *scope) (ctrl.Result, error) {
 		phase(r.observeRollout),
 		phase(r.observeRouting),
 		phase(r.collectEnv),
+		phase(r.retainImages),
 	)
 	setStatus(s, r.Config)
 	if patchErr := reconcile.PatchStatus(ctx, r.Client, s.function, before); patchErr != nil {

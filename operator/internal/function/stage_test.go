@@ -237,6 +237,8 @@ type fakeBuilder struct {
 	removed []build.Owner
 	// forgotten counts calls of Forget.
 	forgotten int
+	// retained is what Retain was told last, by name.
+	retained map[string]retained
 	// asked counts calls of Ensure.
 	asked  int
 	events chan build.Owner
@@ -273,6 +275,27 @@ func (b *fakeBuilder) Forget(build.Owner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forgotten++
+}
+
+// retained is what Retain was told.
+type retained struct {
+	images []string
+	inUse  build.InUse
+}
+
+func (b *fakeBuilder) Retain(owner build.Owner, images []string, inUse build.InUse) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.retained == nil {
+		b.retained = map[string]retained{}
+	}
+	b.retained[owner.Name] = retained{images, inUse}
+}
+
+func (b *fakeBuilder) retains(name string) retained {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.retained[name]
 }
 
 func (b *fakeBuilder) Remove(owner build.Owner, _ bool) {

@@ -53,7 +53,7 @@ func setBuild(status *v1alpha1.FunctionStatus, state *build.State) {
 	if state == nil {
 		return
 	}
-	status.Build = &v1alpha1.BuildStatus{JobName: state.JobName}
+	status.Build = &v1alpha1.BuildStatus{JobName: state.JobName, Position: int32(state.Position)}
 	if !state.Started.IsZero() {
 		status.Build.StartedAt = new(metav1.NewTime(state.Started).Rfc3339Copy())
 	}
