@@ -41,6 +41,9 @@ summary() {
 	done
 }
 
+# builds matches the end-to-end tests of what a build makes.
+builds='^Test(Samples|ChangeOfCode|ChangesThatDoNotBuild|DeletionLeavesNothing|NamespaceDeletion|Archive|BadArchivesHeal|BadInput|OperatorDiesInABuild)$'
+
 # fuzz gives every fuzz test of the workspace half a minute.
 fuzz() {
 	local file target status=0
@@ -72,6 +75,11 @@ step repository go test -count=1 -timeout 10m ./hack/repotest/...
 step cluster bin/cluster up
 if [ "${results[-1]#passed}" != "${results[-1]}" ]; then
 	step e2e env KUBECONFIG="$(bin/cluster kubeconfig)" go test -v -count=1 -parallel 6 -timeout 60m ./hack/e2e/...
+	# What a build gives must not depend on the builder.
+	if [ "$mode" = all ]; then
+		step e2e-kaniko env KUBECONFIG="$(bin/cluster kubeconfig)" SLESS_TEST_BUILDER=kaniko \
+			go test -v -count=1 -parallel 4 -timeout 60m ./hack/e2e -run "$builds"
+	fi
 	# The provider is tested by the program that runs it: terraform when it is here, else (and in test-all too) OpenTofu.
 	if command -v terraform >/dev/null; then
 		acceptance terraform "$(command -v terraform)"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/hack/internal/builder"
 )
 
 // patience is how long a test waits for what should happen: far longer than it takes, since a slow machine is no fault of sless.
@@ -41,6 +43,27 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "e2e: %v\nrun it by `make test`, or set KUBECONFIG to a cluster that sless is installed on\n", err)
 		os.Exit(1)
 	}
+	if kind := os.Getenv("SLESS_TEST_BUILDER"); kind != "" {
+		os.Exit(runWithBuilder(m, kind))
+	}
+	os.Exit(run(m))
+}
+
+// runWithBuilder has the operator run with another builder while the tests do. Schedules have nothing to do with builders.
+func runWithBuilder(m *testing.M, kind string) int {
+	restore, err := builder.Use(context.Background(), kube, kind)
+	code := 1
+	if err == nil {
+		code = m.Run()
+	}
+	if err := errors.Join(err, restore(context.Background())); err != nil {
+		fmt.Printf("--- FAIL: change the operator's builder: %v\n", err)
+		code = 1
+	}
+	return code
+}
+
+func run(m *testing.M) int {
 	// Schedules run beside the whole suite: they begin before the first test and are judged after the last.
 	schedules, err := startSchedules(context.Background())
 	code := m.Run()
@@ -51,7 +74,7 @@ func TestMain(m *testing.M) {
 		fmt.Printf("--- FAIL: schedules of every minute: %v\n", err)
 		code = 1
 	}
-	os.Exit(code)
+	return code
 }
 
 func connect() error {
