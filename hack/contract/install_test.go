@@ -3,6 +3,8 @@ package contract
 import (
 	"archive/zip"
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +12,8 @@ import (
 	"testing"
 )
 
-// manifests are what a function brings for the install step. None needs an index: what they name lies beside them.
+// manifests are what a function brings for the install step. None needs an index: what they name lies beside them, or in a folder that
+// pip takes for one.
 type manifests struct {
 	name  string
 	files map[string]string
@@ -25,6 +28,7 @@ var installable = map[string][]manifests{
 		{"project dependencies", map[string]string{
 			"pyproject.toml": "[project]\nname = 'x'\nversion = '1'\ndependencies = ['tinydep @ file:///proc/self/cwd/tinydep-1.0-py3-none-any.whl']\n", "tinydep-1.0-py3-none-any.whl": wheel,
 		}},
+		{"lock of another tool", map[string]string{"pyproject.toml": tinyProject, "uv.lock": uvLock(sha256.Sum256([]byte(wheel)))}},
 	},
 	"nodejs20": {
 		{"package.json alone", map[string]string{"package.json": `{"dependencies":{"tinydep":"file:./tinydep"}}`, "tinydep/package.json": tinyPackage, "tinydep/index.js": tinyModule}},
@@ -37,6 +41,29 @@ var installable = map[string][]manifests{
 			"tinydep/package.json": tinyPackage, "tinydep/index.js": tinyModule,
 		}},
 	},
+}
+
+const tinyProject = "[project]\nname = 'x'\nversion = '1'\ndependencies = ['tinydep>=1']\n[dependency-groups]\ndev = ['nothing']\n"
+
+// uvLock pins tinydep, which the index has, and for development something that it has not.
+func uvLock(digest [sha256.Size]byte) string {
+	return fmt.Sprintf(`version = 1
+[[package]]
+name = "x"
+source = { virtual = "." }
+dependencies = [{ name = "tinydep" }]
+[package.dev-dependencies]
+dev = [{ name = "nothing" }]
+[[package]]
+name = "tinydep"
+version = "1.0"
+source = { registry = "https://index.example.org/simple" }
+wheels = [{ url = "https://index.example.org/tinydep-1.0-py3-none-any.whl", hash = "sha256:%x" }]
+[[package]]
+name = "nothing"
+version = "1"
+source = { registry = "https://index.example.org/simple" }
+`, digest)
 }
 
 const (
@@ -78,13 +105,17 @@ var wheel = func() string {
 }()
 
 // runInstall runs the install step and returns where it installed to, its output and whether it was content.
-func (r *runtime) runInstall(t *testing.T, files map[string]string, deps string) (output string, ok bool) {
+func (r *runtime) runInstall(t *testing.T, files map[string]string, deps string, env ...string) (output string, ok bool) {
 	t.Helper()
 	source := t.TempDir()
 	writeFiles(t, source, files)
+	index := t.TempDir()
+	writeFiles(t, index, map[string]string{"tinydep-1.0-py3-none-any.whl": wheel})
 	command := exec.Command(r.install())
 	command.Dir = "/"
-	command.Env = append(baseEnv(r), "HOME="+t.TempDir(), "SLESS_MANIFESTS="+source, "SLESS_DEPS="+deps, "PIP_NO_INDEX=1", "NPM_CONFIG_OFFLINE=true")
+	command.Env = append(baseEnv(r), "HOME="+t.TempDir(), "SLESS_MANIFESTS="+source, "SLESS_DEPS="+deps, "PIP_NO_INDEX=1", "PIP_FIND_LINKS="+index,
+		"NPM_CONFIG_OFFLINE=true", "NODE_ENV=production")
+	command.Env = append(command.Env, env...)
 	out, err := command.CombinedOutput()
 	if err != nil && command.ProcessState.ExitCode() != 1 {
 		t.Errorf("exit code %d, want 0 or 1", command.ProcessState.ExitCode())
@@ -180,14 +211,17 @@ func TestInstallFails(t *testing.T) {
 		"python3.11": {
 			{map[string]string{"requirements.txt": "./nowhere.whl\n"}, []string{"nowhere.whl", "pip failed"}},
 			{map[string]string{"requirements.txt": "this is no requirement\n"}, []string{"this is no requirement", "pip failed"}},
-			{map[string]string{"pyproject.toml": "[project]\ndependencies = ['x']\n", "uv.lock": ""}, []string{"uv.lock", "uv export"}},
+			{map[string]string{"pyproject.toml": tinyProject, "uv.lock": "version = 1\n"}, []string{"uv.lock does not have tinydep>=1", "uv lock"}},
+			{map[string]string{"pyproject.toml": tinyProject, "uv.lock": uvLock(sha256.Sum256(nil))}, []string{"HASH", "pip failed"}},
+			{map[string]string{"pyproject.toml": "[tool.poetry.dependencies]\nx = '1'\n"}, []string{"poetry.lock", "poetry lock"}},
 			{map[string]string{"pyproject.toml": "[project]\ndynamic = ['dependencies']\n"}, []string{"pyproject.toml", "requirements.txt"}},
 			{map[string]string{"pyproject.toml": "[project\n"}, []string{"pyproject.toml is no TOML"}},
 		},
 		"nodejs20": {
 			{map[string]string{"package.json": `{"dependencies":{"x":"file:./nowhere"}}`}, []string{"package.json names x by a path"}},
 			{map[string]string{"package.json": `{"dependencies":{"x":"1"}}`, "package-lock.json": lock}, []string{"npm ci failed"}},
-			{map[string]string{"package.json": `{"dependencies":{"x":"1"}}`, "yarn.lock": ""}, []string{"yarn.lock", "package-lock-only"}},
+			{map[string]string{"package.json": `{"dependencies":{"x":"1"}}`, "bun.lock": ""}, []string{"bun", "package-lock-only"}},
+			{map[string]string{"package.json": `{"scripts":{"build":"echo so it goes; exit 9"}}`}, []string{"so it goes", "the build script (npm run build) failed with exit code 9"}},
 			{map[string]string{"package.json": `{"dependencies":`}, []string{"package.json is no JSON"}},
 		},
 	}
