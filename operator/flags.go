@@ -31,7 +31,7 @@ func parseFlags(args []string, messages io.Writer) (options, error) {
 	flags := flag.NewFlagSet("operator", flag.ContinueOnError)
 	flags.SetOutput(messages)
 	flags.Usage = func() {
-		fmt.Fprintln(messages, "usage: operator [flags]          run the controllers\n       operator check FOLDER    check what an install step left in FOLDER\n       operator "+fetch.Usage+"\n                                 unpack the tar.gz at an address into FOLDER\n\nflags:")
+		fmt.Fprintln(messages, "usage: operator [flags]          run the controllers\n       operator check FOLDER [FILE…]\n                                 check what an install step left in FOLDER, and that one of the files is there\n       operator "+fetch.Usage+"\n                                 unpack the tar.gz at an address into FOLDER\n\nflags:")
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&o.configFile, "config", "/etc/sless/config.yaml", "the platform's configuration `file`")

@@ -16,8 +16,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == "check" {
-		os.Exit(check.Run(os.Args[2], os.Stderr))
+	if len(os.Args) > 2 && os.Args[1] == "check" {
+		os.Exit(check.Run(os.Args[2], os.Args[3:], os.Stderr))
 	}
 	if len(os.Args) > 1 && os.Args[1] == "fetch" {
 		os.Exit(fetch.Run(os.Args[2:], os.Stderr))

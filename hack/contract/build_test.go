@@ -19,7 +19,7 @@ var buildable = map[string]string{
 	"maker/index.js": `#!/usr/bin/env node
 		const fs = require('fs');
 		fs.mkdirSync('dist');
-		fs.writeFileSync('dist/handler.js', "const { word } = require('tinydep'); exports.handle = () => '" + fs.readFileSync('source.txt') + "' && word;");
+		fs.writeFileSync('dist/handler.js', "const { word } = require('tinydep'); exports.handle = () => require('fs').readFileSync('source.txt', 'utf8') === 'word' && word;");
 		fs.mkdirSync('node_modules/.made', { recursive: true });
 		fs.writeFileSync('node_modules/.made/index.js', '');
 	`,
@@ -31,23 +31,23 @@ func TestBuildScript(t *testing.T) {
 	t.Parallel()
 	r := runtimes[slices.IndexFunc(runtimes, func(r *runtime) bool { return r.name == "nodejs20" })]
 	deps := t.TempDir()
-	writeFiles(t, deps, map[string]string{"code/left-from-before": "x"})
+	writeFiles(t, deps, map[string]string{"built/left-from-before": "x"})
 	output, ok := r.runInstall(t, buildable, deps)
 	if !ok || !strings.HasSuffix(output, "sless install: 1 packages installed\n") {
 		t.Fatalf("output:\n%s", output)
 	}
 	left := read(t, deps)
-	for _, want := range []string{"code/dist/handler.js", "code/source.txt", "node_modules/tinydep/made", "node_modules/.made/index.js"} {
+	for _, want := range []string{"built/dist/handler.js", "built/source.txt", "node_modules/tinydep/made", "node_modules/.made/index.js"} {
 		if !slices.Contains(left, want) {
 			t.Errorf("%s is not there", want)
 		}
 	}
 	for _, name := range left {
-		if strings.HasPrefix(name, "node_modules/maker") || strings.HasPrefix(name, "code/node_modules") || strings.HasSuffix(name, "left-from-before") {
+		if strings.HasPrefix(name, "node_modules/maker") || strings.HasPrefix(name, "built/node_modules") || strings.HasSuffix(name, "left-from-before") {
 			t.Errorf("%s is there", name)
 		}
 	}
-	if text, err := os.ReadFile(filepath.Join(deps, "code/package.json")); err != nil || string(text) != buildable["package.json"] {
+	if text, err := os.ReadFile(filepath.Join(deps, "built/package.json")); err != nil || string(text) != buildable["package.json"] {
 		t.Errorf("package.json became %s (%v)", text, err)
 	}
 	built := function{entrypoint: "dist.handler.handle", files: map[string]string{}}

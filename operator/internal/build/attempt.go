@@ -23,6 +23,8 @@ import (
 const (
 	codeFolder     = "function/code"
 	manifestFolder = "manifests"
+	// builtFolder is where an install step leaves what it made of the code, below the folder that it fills.
+	builtFolder = "built"
 )
 
 // Labels of images, beside registry.NamespaceUIDLabel. They keep two tags from ever sharing one digest, so that deleting an image by
@@ -63,7 +65,8 @@ func (p *pipeline) attempt(ctx context.Context, request Request, report func(Ste
 		return outcome{}, err
 	}
 	defer code.Close()
-	if err := checkEntrypoint(request, code.Tree); err != nil {
+	needs, err := p.dependencies(request, code.Tree)
+	if err != nil {
 		return outcome{}, err
 	}
 	layer, err := newLayer(p.config.Build.SpoolDir, code.Tree, codeFolder)
@@ -71,7 +74,7 @@ func (p *pipeline) attempt(ctx context.Context, request Request, report func(Ste
 		return outcome{}, err
 	}
 	defer layer.Close()
-	out, err := p.assemble(ctx, request, code.Tree, layer, report)
+	out, err := p.assemble(ctx, request, needs, layer, report)
 	if err == nil && out.result != nil {
 		out.result.Revision = code.revision
 	}
@@ -124,12 +127,8 @@ func newLayer(spoolDir string, tree *archive.Tree, folder string) (*registry.Lay
 }
 
 // assemble puts the code on the runtime, or on the runtime with the dependencies, unless that was done before.
-func (p *pipeline) assemble(ctx context.Context, request Request, tree *archive.Tree, layer *registry.Layer, report func(Step)) (outcome, error) {
+func (p *pipeline) assemble(ctx context.Context, request Request, needs needs, layer *registry.Layer, report func(Step)) (outcome, error) {
 	diffID, err := layer.DiffID()
-	if err != nil {
-		return outcome{}, err
-	}
-	needs, err := p.dependencies(request, tree)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -169,10 +168,19 @@ func (p *pipeline) make(ctx context.Context, request Request, wanted needs, code
 type needs struct {
 	key       string
 	manifests *archive.Tree
+	// wanted are the files of which the install step must make one.
+	wanted []string
 }
 
+// dependencies finds what is to be installed, once the entrypoint is there or a build script is that may make it.
 func (p *pipeline) dependencies(request Request, tree *archive.Tree) (needs, error) {
 	manifest, err := layout.FindManifest(request.Runtime.Language, tree)
+	if err != nil {
+		return needs{}, err
+	}
+	if manifest == nil || !manifest.Build {
+		err = checkEntrypoint(request, tree)
+	}
 	if err != nil || manifest == nil {
 		return needs{}, err
 	}
@@ -181,7 +189,13 @@ func (p *pipeline) dependencies(request Request, tree *archive.Tree) (needs, err
 		manifests = tree.Only(manifest.Files)
 	}
 	key, err := dependencyKey(request, manifest, manifests, p.config.Build)
-	return needs{key: key, manifests: manifests}, err
+	found := needs{key: key, manifests: manifests}
+	if manifest.Build {
+		for _, name := range layout.Entrypoints(request.Runtime.Language, request.Entrypoint) {
+			found.wanted = append(found.wanted, builtFolder+"/"+name)
+		}
+	}
+	return found, err
 }
 
 // sharedLabels are the labels of an image that several functions may need: the same, whichever asks for it.

@@ -21,6 +21,7 @@ import (
 	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/operator/internal/build/fault"
 	"github.com/naeel/sless/operator/internal/build/install"
+	"github.com/naeel/sless/operator/internal/build/layout"
 	"github.com/naeel/sless/operator/internal/build/registry"
 )
 
@@ -151,6 +152,33 @@ func TestDependenciesAreInstalledFirst(t *testing.T) {
 			if diff := cmp.Diff([]string{"function/code/handler.py", "function/code/requirements.txt"}, files(t, result.Image)); diff != "" {
 				t.Error(diff)
 			}
+		}
+	})
+}
+
+// What a build script makes is looked for where it is made, and the entrypoint, of which it is made, is in the key.
+func TestBuildScriptMakesTheEntrypoint(t *testing.T) {
+	withBoth(t, func(t *testing.T, b *bench) {
+		request := b.inline("ns", "hello", map[string]string{"src/handler.ts": "x", "package.json": `{"scripts":{"build":"tsc"}}`})
+		request.Runtime.Language, request.Entrypoint = layout.Node, "dist.handler.handle"
+		out, err := b.try(t, request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"built/dist/handler.js", "built/dist/handler.mjs", "built/dist/handler.cjs"}
+		if diff := cmp.Diff(want, out.job.Wanted); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{"manifests/package.json", "manifests/src/handler.ts"}, b.manifests(t, out.job)); diff != "" {
+			t.Error(diff)
+		}
+		request.Entrypoint = "dist.other.handle"
+		other, err := b.try(t, request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.job.Key == other.job.Key {
+			t.Error("one Job for two entrypoints")
 		}
 	})
 }

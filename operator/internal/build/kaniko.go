@@ -36,7 +36,7 @@ func (k *kanikoMaker) dependencies(ctx context.Context, request Request, wanted 
 		return nil, err
 	}
 	defer layer.Close()
-	job := dependencyJob(request, wanted.key, k.registry)
+	job := dependencyJob(request, wanted, k.registry)
 	job.Installer = request.Runtime.Image
 	return job, k.send(ctx, job, layer)
 }

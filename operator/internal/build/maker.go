@@ -74,7 +74,7 @@ func (a *appender) dependencies(ctx context.Context, request Request, wanted nee
 	if err != nil {
 		return nil, err
 	}
-	job := dependencyJob(request, wanted.key, a.registry)
+	job := dependencyJob(request, wanted, a.registry)
 	job.Installer = installer.Reference
 	return job, nil
 }
@@ -85,10 +85,10 @@ func (a *appender) release(ctx context.Context, spec install.Spec) error {
 }
 
 // dependencyJob is the Job that makes a dependency image, but for where it has the manifests from.
-func dependencyJob(request Request, key string, images *registry.Registry) *install.Spec {
-	tag := dependencyPrefix + key
+func dependencyJob(request Request, wanted needs, images *registry.Registry) *install.Spec {
+	tag := dependencyPrefix + wanted.key
 	return &install.Spec{
-		Key: key, Namespace: request.Owner.Namespace, Base: request.Runtime.Image,
+		Key: wanted.key, Namespace: request.Owner.Namespace, Base: request.Runtime.Image, Wanted: wanted.wanted,
 		Destination: images.Repository(request.Owner.Namespace) + ":" + tag, Labels: sharedLabels(request, tag), TimeoutSeconds: request.TimeoutSeconds,
 	}
 }

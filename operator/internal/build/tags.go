@@ -33,6 +33,9 @@ func dependencyKey(request Request, manifest *layout.Manifest, manifests *archiv
 	if manifest.AllCode {
 		scope = "all code"
 	}
+	if manifest.Build {
+		scope += " for " + request.Entrypoint // the Job looks for its file
+	}
 	return names.Hash(keyVersion, request.NamespaceUID, request.Runtime.Image, scope, hex.EncodeToString(digest.Sum(nil)), cfg.PipIndexURL, cfg.NPMRegistry)[:dependencyKeyLen], nil
 }
 

@@ -7,13 +7,18 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/naeel/sless/operator/internal/build/archive"
 )
 
-// Run checks the tree at folder and makes it readable for everybody and writable by its owner alone. What it refuses it writes to
-// messages, one line each; the result is the exit code of a process.
-func Run(folder string, messages io.Writer) int {
+// Missing is the exit code that says that a file which should be there is not.
+const Missing = 3
+
+// Run checks the tree at folder, in which one of the wanted files must be if any are named, and makes it readable for everybody and
+// writable by its owner alone. What it refuses it writes to messages, one line each; the result is the exit code of a process.
+func Run(folder string, wanted []string, messages io.Writer) int {
 	refused, err := tree(folder)
 	for _, message := range refused {
 		fmt.Fprintf(messages, "sless check: %s\n", message)
@@ -24,7 +29,17 @@ func Run(folder string, messages io.Writer) int {
 	if err != nil || len(refused) > 0 {
 		return 1
 	}
+	if len(wanted) > 0 && !slices.ContainsFunc(wanted, func(name string) bool { return isFile(folder, name) }) {
+		fmt.Fprintf(messages, "sless check: none of %q is there\n", wanted)
+		return Missing
+	}
 	return 0
+}
+
+// isFile says whether a file is there after all links, which the check above has found to stay inside.
+func isFile(folder, name string) bool {
+	info, err := os.Stat(filepath.Join(folder, name))
+	return err == nil && info.Mode().IsRegular()
 }
 
 // mostMessages bounds what a hostile tree can make the log hold.

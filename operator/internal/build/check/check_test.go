@@ -30,7 +30,7 @@ func TestRunRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			var messages strings.Builder
-			if code := Run(folder, &messages); code != 1 || !strings.Contains(messages.String(), test.want) {
+			if code := Run(folder, nil, &messages); code != 1 || !strings.Contains(messages.String(), test.want) {
 				t.Errorf("code %d, messages %q, want %q", code, messages.String(), test.want)
 			}
 		})
@@ -79,7 +79,7 @@ func TestRunBoundsItsMessages(t *testing.T) {
 		}
 	}
 	var messages strings.Builder
-	if code := Run(folder, &messages); code != 1 || strings.Count(messages.String(), "\n") != mostMessages {
+	if code := Run(folder, nil, &messages); code != 1 || strings.Count(messages.String(), "\n") != mostMessages {
 		t.Errorf("code %d, %d lines", code, strings.Count(messages.String(), "\n"))
 	}
 }
@@ -103,7 +103,7 @@ func TestRunOpensWhatItAccepts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var messages strings.Builder
-	if code := Run(folder, &messages); code != 0 {
+	if code := Run(folder, nil, &messages); code != 0 {
 		t.Fatalf("code %d: %s", code, messages.String())
 	}
 	for name, want := range map[string]fs.FileMode{"data": 0o644, "node_modules/.bin": 0o755, "node_modules/.bin/tool": 0o755} {
@@ -119,7 +119,23 @@ func TestRunOpensWhatItAccepts(t *testing.T) {
 
 func TestRunWithoutAFolder(t *testing.T) {
 	var messages strings.Builder
-	if code := Run(filepath.Join(t.TempDir(), "absent"), &messages); code != 1 || !strings.Contains(messages.String(), "can't be read") {
+	if code := Run(filepath.Join(t.TempDir(), "absent"), nil, &messages); code != 1 || !strings.Contains(messages.String(), "can't be read") {
 		t.Errorf("code %d, messages %q", code, messages.String())
+	}
+}
+
+func TestWantedFile(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(folder, "built/dist/folder.js"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeMode(filepath.Join(folder, "built/dist"), "handler.mjs", 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for wanted, want := range map[string]int{"built/dist/handler.js,built/dist/handler.mjs": 0, "built/handler.js": Missing, "built/dist/folder.js": Missing} {
+		var messages strings.Builder
+		if code := Run(folder, strings.Split(wanted, ","), &messages); code != want || (code == 0) != (messages.Len() == 0) {
+			t.Errorf("%s: code %d, messages %q", wanted, code, messages.String())
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/build/check"
 	"github.com/naeel/sless/operator/internal/build/fault"
 )
 
@@ -89,6 +90,21 @@ func (o observation) failedContainer() (string, *corev1.ContainerStateTerminated
 	return "", nil
 }
 
+// wanted is the files of which the check step needs one, as the code's author knows them.
+func (o observation) wanted() []string {
+	for _, container := range o.job.Spec.Template.Spec.InitContainers {
+		if container.Name == checkStep {
+			var files []string
+			for _, name := range container.Args[2:] {
+				_, name, _ = strings.Cut(name, "/")
+				files = append(files, name)
+			}
+			return files
+		}
+	}
+	return nil
+}
+
 // step is the container that runs, or that should.
 func (o observation) step() string {
 	for _, status := range o.statuses() {
@@ -110,6 +126,9 @@ func (o observation) explainExit(container string, ended *corev1.ContainerStateT
 	case installStep:
 		return fault.Terminal(v1alpha1.ReasonDependenciesFailed, "installing the dependencies failed (exit code %d); the log says which one and why", ended.ExitCode)
 	case checkStep:
+		if ended.ExitCode == check.Missing {
+			return fault.Terminal(v1alpha1.ReasonSourceInvalid, "the build script made none of the files that spec.entrypoint needs: %s; correct the script or spec.entrypoint", strings.Join(o.wanted(), ", "))
+		}
 		return fault.Terminal(v1alpha1.ReasonDependenciesFailed, "what the dependencies installed is refused; the log names the file and the rule")
 	}
 	return fault.Transient(v1alpha1.ReasonBuildFailed, "making the image failed (exit code %d); the log says why", ended.ExitCode)

@@ -10,12 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/build/check"
 )
 
 var begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func jobOf(conditions ...batchv1.JobConditionType) *batchv1.Job {
-	job := buildJob(testSpec, plain)
+	spec := testSpec
+	spec.Wanted = []string{"built/dist/handler.js", "built/dist/handler.mjs"}
+	job := buildJob(spec, plain)
 	job.Status.StartTime = &metav1.Time{Time: begun}
 	for _, condition := range conditions {
 		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: condition, Status: corev1.ConditionTrue})
@@ -75,6 +78,7 @@ func TestProgress(t *testing.T) {
 		"fetch failed":        {pod: podOf(ended(fetchStep, 1, "Error"), waiting(kanikoStep, "PodInitializing")), done: true, reason: v1alpha1.ReasonObjectStoreUnavailable, culprit: fetchStep},
 		"install failed":      {pod: podOf(ended(installStep, 1, "Error"), waiting(kanikoStep, "PodInitializing")), done: true, reason: v1alpha1.ReasonDependenciesFailed, terminal: true, culprit: installStep, says: "exit code 1"},
 		"check failed":        {pod: podOf(ended(installStep, 0, "Completed"), ended(checkStep, 1, "Error")), done: true, reason: v1alpha1.ReasonDependenciesFailed, terminal: true, culprit: checkStep, says: "refused"},
+		"built nothing":       {pod: podOf(ended(installStep, 0, "Completed"), ended(checkStep, check.Missing, "Error")), done: true, reason: v1alpha1.ReasonSourceInvalid, terminal: true, culprit: checkStep, says: "dist/handler.js, dist/handler.mjs;"},
 		"kaniko failed":       {pod: podOf(append(initialised, ended(kanikoStep, 1, "Error"))...), done: true, reason: v1alpha1.ReasonBuildFailed, culprit: kanikoStep},
 		"out of memory":       {pod: podOf(ended(installStep, 1, "OOMKilled")), done: true, reason: v1alpha1.ReasonBuildOutOfMemory, terminal: true, culprit: installStep, says: "2Gi"},
 		"killed":              {pod: podOf(ended(installStep, 137, "Error")), after: time.Minute, done: true, reason: v1alpha1.ReasonBuildOutOfMemory, terminal: true, culprit: installStep},

@@ -28,6 +28,8 @@ type Spec struct {
 	Installer string
 	// Parcel is what the Job fetches before all else; nil is nothing.
 	Parcel *Parcel
+	// Wanted are files of which the install step must have made one, below the folder that it fills. None: any result will do.
+	Wanted []string
 	// Destination is the image that is made, by tag.
 	Destination string
 	// Labels are the image's labels.
@@ -102,7 +104,7 @@ func buildSteps(spec Spec, cfg config.Config) []corev1.Container {
 		containers = append(containers, buildFetch(spec, cfg))
 	}
 	if spec.Installer != "" {
-		containers = append(containers, buildInstall(spec, cfg), buildCheck(cfg))
+		containers = append(containers, buildInstall(spec, cfg), buildCheck(spec, cfg))
 	}
 	return containers
 }
@@ -138,11 +140,11 @@ func buildInstall(spec Spec, cfg config.Config) corev1.Container {
 }
 
 // buildCheck looks at what was installed before root touches it.
-func buildCheck(cfg config.Config) corev1.Container {
+func buildCheck(spec Spec, cfg config.Config) corev1.Container {
 	return corev1.Container{
 		Name:            checkStep,
 		Image:           cfg.Build.CheckImage,
-		Args:            []string{"check", depsPath},
+		Args:            append([]string{"check", depsPath}, spec.Wanted...),
 		SecurityContext: unprivileged(),
 		Resources:       buildResources(cfg),
 		VolumeMounts:    []corev1.VolumeMount{{Name: depsVolume, MountPath: depsPath}},

@@ -31,6 +31,8 @@ type Manifest struct {
 	// AllCode says that installing needs, and its result depends on, all files of the source: a manifest names local paths or
 	// runs scripts.
 	AllCode bool
+	// Build says that the install step makes the code that runs of the source, so that the entrypoint's file may be there only afterwards.
+	Build bool
 }
 
 // Entrypoints returns the files of which an entrypoint, a module's path, a dot and a function's name, needs one.

@@ -49,6 +49,10 @@ func TestFindManifest(t *testing.T) {
 		"pyproject, tools only":     {Python, files{"pyproject.toml": "[tool.ruff]\nline-length = 100"}, nil},
 		"pyproject":                 {Python, files{"pyproject.toml": "[project]\nname = \"x\"\ndependencies = [\"requests\"]"}, &Manifest{Files: []string{"pyproject.toml"}}},
 		"pyproject, local":          {Python, files{"pyproject.toml": "[project]\ndependencies = [\"x @ file:///a\"]"}, &Manifest{Files: []string{"pyproject.toml"}, AllCode: true}},
+		"pyproject, dynamic":        {Python, files{"pyproject.toml": "[project]\ndynamic = [\n \"version\", \"dependencies\"]"}, &Manifest{Files: []string{"pyproject.toml"}}},
+		"pyproject, poetry":         {Python, files{"pyproject.toml": "[tool.poetry.dependencies]\nx = \"1\""}, &Manifest{Files: []string{"pyproject.toml"}}},
+		"pyproject, poetry groups":  {Python, files{"pyproject.toml": "[tool.poetry.group.dev.dependencies]\nx = \"1\""}, nil},
+		"pylock":                    {Python, files{"pylock.toml": "", "pylock.dev.toml": ""}, &Manifest{Files: []string{"pylock.toml"}}},
 		"foreign lock":              {Python, files{"poetry.lock": "", "pyproject.toml": ""}, &Manifest{Files: []string{"poetry.lock", "pyproject.toml"}}},
 
 		"node, none":           {Node, files{"handler.js": ""}, nil},
@@ -65,6 +69,14 @@ func TestFindManifest(t *testing.T) {
 		"node, script":         {Node, files{"package.json": `{"dependencies":{"x":"1"},"scripts":{"postinstall":"node p.js"}}`}, &Manifest{Files: []string{"package.json"}, AllCode: true}},
 		"node, another script": {Node, files{"package.json": `{"dependencies":{"x":"1"},"scripts":{"test":"x","prepare":"husky"}}`}, &Manifest{Files: []string{"package.json"}}},
 		"node, workspaces":     {Node, files{"package.json": `{"dependencies":{"x":"1"},"workspaces":["a"]}`}, &Manifest{Files: []string{"package.json"}, AllCode: true}},
+		"node, pnpm":           {Node, files{"package.json": `{"dependencies":{"x":"1"}}`, "pnpm-lock.yaml": ""}, &Manifest{Files: []string{"package.json", "pnpm-lock.yaml"}}},
+		"node, pnpm workspace": {Node, files{"package.json": `{"dependencies":{"x":"1"}}`, "pnpm-lock.yaml": "", "pnpm-workspace.yaml": ""}, &Manifest{Files: []string{"package.json", "pnpm-lock.yaml", "pnpm-workspace.yaml"}, AllCode: true}},
+		"node, yarn":           {Node, files{"package.json": `{"dependencies":{"x":"1"}}`, "yarn.lock": "", ".yarnrc.yml": ""}, &Manifest{Files: []string{".yarnrc.yml", "package.json", "yarn.lock"}}},
+		"node, yarn's files":   {Node, files{"package.json": `{"dependencies":{"x":"1"}}`, "yarn.lock": "", ".yarn/plugins/p.cjs": ""}, &Manifest{Files: []string{"package.json", "yarn.lock"}, AllCode: true}},
+		"node, patch":          {Node, files{"package.json": `{"dependencies":{"x":"patch:x@1#./p"}}`}, &Manifest{Files: []string{"package.json"}, AllCode: true}},
+		"node, build":          {Node, files{"package.json": `{"devDependencies":{"typescript":"5"},"scripts":{"build":"tsc"}}`, "src/handler.ts": ""}, &Manifest{Files: []string{"package.json"}, AllCode: true, Build: true}},
+		"node, empty build":    {Node, files{"package.json": `{"scripts":{"build":""}}`}, nil},
+		"node, built before":   {Node, files{"package.json": `{"dependencies":{"x":"1"},"scripts":{"build":"tsc"}}`, "node_modules/x/index.js": ""}, nil},
 		"node, addon":          {Node, files{"package.json": `{"dependencies":{"x":"1"}}`, "binding.gyp": ""}, &Manifest{Files: []string{"package.json"}, AllCode: true}},
 	} {
 		t.Run(name, func(t *testing.T) {

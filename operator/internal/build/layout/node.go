@@ -2,13 +2,14 @@ package layout
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/operator/internal/build/fault"
 )
 
-var nodeManifests = []string{"package.json", "package-lock.json", "npm-shrinkwrap.json", ".npmrc", "yarn.lock", "pnpm-lock.yaml"}
+var nodeManifests = []string{"package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb", ".npmrc", ".yarnrc", ".yarnrc.yml", "pnpm-workspace.yaml", ".pnpmfile.cjs"}
 
 // packageJSON is what of a package.json decides about installing.
 type packageJSON struct {
@@ -33,10 +34,12 @@ func findNode(tree Tree) (*Manifest, error) {
 	if err := json.Unmarshal([]byte(strings.TrimPrefix(string(text), "\ufeff")), &parsed); err != nil {
 		return nil, fault.Terminal(v1alpha1.ReasonSourceInvalid, "package.json can't be read: %v; mend the file", err)
 	}
-	if parsed.satisfied(tree) {
+	// A source that brings its packages is whole: it was built where they were installed.
+	build := parsed.Scripts["build"] != "" && !(parsed.satisfied(tree) && tree.HasUnder("node_modules"))
+	if parsed.satisfied(tree) && !build {
 		return nil, nil
 	}
-	return &Manifest{Files: rootFiles(tree, nodeManifests), AllCode: parsed.needsCode(tree) || namesFiles(string(text))}, nil
+	return &Manifest{Files: rootFiles(tree, nodeManifests), AllCode: build || parsed.needsCode(tree) || namesFiles(string(text)), Build: build}, nil
 }
 
 // satisfied says whether every dependency comes with the source. Optional ones may be absent when others are there.
@@ -50,7 +53,7 @@ func (p *packageJSON) satisfied(tree Tree) bool {
 }
 
 func (p *packageJSON) needsCode(tree Tree) bool {
-	if len(p.Workspaces) > 0 || tree.Has("binding.gyp") {
+	if len(p.Workspaces) > 0 || slices.ContainsFunc([]string{"binding.gyp", "pnpm-workspace.yaml", ".pnpmfile.cjs"}, tree.Has) || tree.HasUnder(".yarn") {
 		return true
 	}
 	for _, script := range installScripts {
@@ -68,9 +71,9 @@ func (p *packageJSON) needsCode(tree Tree) bool {
 	return false
 }
 
-// namesFiles finds local dependencies wherever they are named: overrides nest.
+// namesFiles finds local dependencies and patches wherever they are named: overrides nest.
 func namesFiles(text string) bool {
-	return strings.Contains(text, `"file:`) || strings.Contains(text, `"link:`)
+	return slices.ContainsFunc([]string{`"file:`, `"link:`, `"portal:`, `"patch:`, `"patchedDependencies"`}, func(mark string) bool { return strings.Contains(text, mark) })
 }
 
 func isLocal(version string) bool {

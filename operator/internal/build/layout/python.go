@@ -7,11 +7,11 @@ import (
 )
 
 var (
-	pythonManifests = []string{"requirements*.txt", "constraints*.txt", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"}
-	// pythonLocks are lock files that the install step does not read; it fails on them with the command that exports them.
-	pythonLocks = []string{"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"}
+	pythonManifests = []string{"requirements*.txt", "constraints*.txt", "pyproject.toml", "pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"}
+	// pythonLocks are lock files that the install step reads, or fails on with the command that exports them.
+	pythonLocks = []string{"pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"}
 	// pyprojectDependencies is a guess that errs to one side: an install step with nothing to install is only slow.
-	pyprojectDependencies = regexp.MustCompile(`(?m)^\s*(project\s*\.\s*)?dependencies\s*=`)
+	pyprojectDependencies = regexp.MustCompile(`(?m)^\s*(project\s*\.\s*)?dependencies\s*=|^\s*(project\s*\.\s*)?dynamic\s*=\s*\[[^\]]*\bdependencies\b|^\s*\[\s*tool\s*\.\s*poetry\s*\.\s*dependencies\s*\]`)
 )
 
 func findPython(tree Tree) (*Manifest, error) {

@@ -16,7 +16,7 @@ async function main() {
   const target = path.join(deps, 'node_modules');
   const secrets = new Secrets(process.env.SLESS_SECRETS_FILE);
   try {
-    for (const name of ['node_modules', 'code']) fs.rmSync(path.join(deps, name), { recursive: true, force: true });
+    for (const name of ['node_modules', 'built']) fs.rmSync(path.join(deps, name), { recursive: true, force: true });
     if (fs.existsSync(path.join(manifests, 'package.json'))) await install(manifests, deps, secrets);
     fs.mkdirSync(target, { recursive: true });
     secrets.refuseIn(deps);
@@ -52,7 +52,7 @@ async function install(manifests, deps, secrets) {
       dropRecords(result);
       fs.renameSync(result, path.join(deps, 'node_modules'));
     }
-    if (manifest.builds) fs.renameSync(work, path.join(deps, 'code'));
+    if (manifest.builds) fs.renameSync(work, path.join(deps, 'built'));
   } finally {
     fs.rmSync(work, { recursive: true, force: true });
     fs.rmSync(scratch, { recursive: true, force: true });

@@ -10,6 +10,14 @@ import { load, LoadError } from './load.mjs';
 
 const { env } = process;
 
+/** The root of the code: as the build script left it, where there was one. The handler finds itself there. */
+function codeFolder(root) {
+  const built = path.join(root, 'built');
+  if (!fs.existsSync(built)) return fs.realpathSync(path.join(root, 'code'));
+  process.chdir(built);
+  return fs.realpathSync(built);
+}
+
 async function main() {
   const socket = new net.Socket({ fd: 3, readable: true, writable: true });
   // The server is gone or wants this process to go; with calls still running nobody would hear their end.
@@ -30,7 +38,7 @@ async function main() {
 }
 
 function loadHandler() {
-  const code = fs.realpathSync(path.join(env.SLESS_ROOT || '/function', 'code'));
+  const code = codeFolder(env.SLESS_ROOT || '/function');
   return load(env.SLESS_ENTRYPOINT || 'handler.handle', code);
 }
 
