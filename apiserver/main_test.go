@@ -102,7 +102,7 @@ func runAll(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer around.close()
-	settings, err := around.settings(dir, "apiserver: {limits: {requestsPerSecond: 100000, burst: 100000}}")
+	settings, err := around.settings(dir, "apiserver: {limits: {requestsPerSecond: 100000, burst: 100000}, auth: {badTokensPerMinute: 100000}}")
 	if err != nil {
 		cancel()
 		return 0, err

@@ -17,7 +17,13 @@ import (
 // send makes a request as it stands, without the client's help.
 func send(t *testing.T, token, method, path string, body io.Reader, header ...string) (*http.Response, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, shared.endpoint+path, body)
+	return sendTo(t, shared, token, method, path, body, header...)
+}
+
+// sendTo is send to an apiserver of the test's own.
+func sendTo(t *testing.T, own *instance, token, method, path string, body io.Reader, header ...string) (*http.Response, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, own.endpoint+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}

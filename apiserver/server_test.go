@@ -78,6 +78,38 @@ func TestOneCallerCantTakeEverything(t *testing.T) {
 	}
 }
 
+func TestGuessingTokensIsLimited(t *testing.T) {
+	tenant := newTenant(t)
+	path := "/v1/namespaces/" + tenant.namespace + "/functions"
+	direct, _ := startOwn(t, "apiserver: {auth: {badTokensPerMinute: 3}}")
+	behind, _ := startOwn(t, "apiserver: {auth: {badTokensPerMinute: 3}, trustedProxies: [127.0.0.0/8]}")
+	for about, own := range map[string]*instance{"direct": direct, "behind a proxy": behind} {
+		if response, body := sendTo(t, own, tenant.token, "GET", path, nil); response.StatusCode != 200 {
+			t.Fatalf("%s: %d %s", about, response.StatusCode, body)
+		}
+		guess := func(token, caller string) (*http.Response, string) {
+			return sendTo(t, own, token, "GET", path, nil, "X-Forwarded-For", caller)
+		}
+		for i := range 3 {
+			response, body := guess(fmt.Sprint("guess-", i), "192.0.2.1")
+			wantProblem(t, response, body, 401, rest.CodeUnauthenticated)
+		}
+		response, body := guess("guess", "192.0.2.1")
+		wantProblem(t, response, body, 429, rest.CodeRateLimited)
+		if wait := response.Header.Get("Retry-After"); wait == "" || wait == "0" {
+			t.Errorf("%s: Retry-After %q", about, wait)
+		}
+		if response, _ := guess(tenant.token, "192.0.2.1"); response.StatusCode != 200 {
+			t.Errorf("%s: who was known already gets %d", about, response.StatusCode)
+		}
+		// Without a trusted proxy nobody can say that he is somebody else.
+		want := map[bool]int{true: 401, false: 429}[own == behind]
+		if response, _ := guess("guess", "192.0.2.2"); response.StatusCode != want {
+			t.Errorf("%s: another caller gets %d, want %d", about, response.StatusCode, want)
+		}
+	}
+}
+
 func TestABodyMustKeepComing(t *testing.T) {
 	own, _ := startOwn(t, "apiserver: {limits: {bodyIdleSeconds: 1}}")
 	tenant := newTenant(t)

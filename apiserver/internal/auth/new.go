@@ -41,5 +41,5 @@ func New(settings config.Auth, reviews authentication.TokenReviewInterface) (Aut
 			return nil, err
 		}
 	}
-	return NewCached(chain, time.Duration(settings.CacheSeconds)*time.Second), nil
+	return NewCached(NewGuard(chain, settings.BadTokensPerMinute), time.Duration(settings.CacheSeconds)*time.Second), nil
 }

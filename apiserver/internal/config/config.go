@@ -4,6 +4,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -73,6 +74,8 @@ type APIServer struct {
 	Auth   Auth   `json:"auth,omitempty"`
 	Limits Limits `json:"limits,omitempty"`
 	TLS    TLS    `json:"tls,omitempty"`
+	// TrustedProxies are address ranges of what stands before the apiserver and says by X-Forwarded-For who calls. Absent: nobody is believed.
+	TrustedProxies []netip.Prefix `json:"trustedProxies,omitempty"`
 }
 
 // TLS makes the public listener speak HTTPS. Both files are read anew when they change.
@@ -109,6 +112,8 @@ type Auth struct {
 	StaticTokensFile string `json:"staticTokensFile,omitempty"`
 	// Kubernetes is for service-account tokens.
 	Kubernetes Kubernetes `json:"kubernetes,omitempty"`
+	// BadTokensPerMinute is how many tokens that turn out not to be good one address can have looked up. Default 30.
+	BadTokensPerMinute float64 `json:"badTokensPerMinute,omitempty"`
 	// CacheSeconds is how long a good token is not asked about again, and so how long a revoked one stays good. Default 30, at most 300.
 	CacheSeconds int `json:"cacheSeconds,omitempty"`
 }
@@ -212,6 +217,7 @@ func (c *Config) setDefaults() {
 	setDefault(&limits.SourceTTLHours, 24)
 	auth := &c.APIServer.Auth
 	setDefault(&auth.CacheSeconds, 30)
+	setDefault(&auth.BadTokensPerMinute, 30)
 	for _, claims := range auth.claims() {
 		setDefault(&claims.UsernameClaim, "sub")
 	}
@@ -270,6 +276,9 @@ func (c *Config) validate() error {
 func (a *Auth) validate(wrong func(field, rule string)) {
 	if a.CacheSeconds < 0 || a.CacheSeconds > 300 {
 		wrong("cacheSeconds", "must be 1 to 300")
+	}
+	if a.BadTokensPerMinute < 1 {
+		wrong("badTokensPerMinute", "must be 1 or more")
 	}
 	taken := []string{"static:"} // what the static tokens have
 	for field, claims := range a.claims() {

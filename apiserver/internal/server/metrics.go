@@ -32,7 +32,7 @@ func newMetrics() *metrics {
 			Name: "sless_apiserver_requests_in_flight", Help: "Requests that are being served.",
 		}),
 		auth: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sless_apiserver_authentications_total", Help: "Requests by what became of their token: good, refused, absent, unavailable.",
+			Name: "sless_apiserver_authentications_total", Help: "Requests by what became of their token: good, refused, absent, limited, unavailable.",
 		}, []string{"result"}),
 	}
 	m.registry.MustRegister(m.requests, m.duration, m.inFlight, m.auth, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

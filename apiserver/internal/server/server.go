@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"path"
 	"runtime/debug"
 	"strings"
@@ -30,7 +31,9 @@ type Server struct {
 	Ready  func(context.Context) bool
 	Limits config.Limits
 	TLS    config.TLS
-	Log    *slog.Logger
+	// TrustedProxies say by X-Forwarded-For who calls.
+	TrustedProxies []netip.Prefix
+	Log            *slog.Logger
 
 	metrics  *metrics
 	limiter  *limiter
@@ -41,7 +44,7 @@ type Server struct {
 // New returns a Server.
 func New(settings config.APIServer, authenticator auth.Authenticator, ready func(context.Context) bool, log *slog.Logger) *Server {
 	return &Server{
-		Mux: http.NewServeMux(), Auth: authenticator, Ready: ready, Limits: settings.Limits, TLS: settings.TLS, Log: log,
+		Mux: http.NewServeMux(), Auth: authenticator, Ready: ready, Limits: settings.Limits, TLS: settings.TLS, TrustedProxies: settings.TrustedProxies, Log: log,
 		metrics: newMetrics(), limiter: newLimiter(settings.Limits.RequestsPerSecond, settings.Limits.Burst), draining: make(chan struct{}),
 	}
 }
@@ -137,7 +140,9 @@ func (s *Server) authenticate(r *http.Request, info *request.Info) error {
 		s.metrics.auth.WithLabelValues("absent").Inc()
 		return problem.New(http.StatusUnauthorized, rest.CodeUnauthenticated, "the request needs a header Authorization: Bearer with a token")
 	}
-	identity, _, err := s.Auth.Authenticate(r.Context(), token)
+	address := peer(r, s.TrustedProxies)
+	identity, _, err := s.Auth.Authenticate(auth.WithAddress(r.Context(), address), token)
+	tooMany, limited := errors.AsType[*auth.TooManyError](err)
 	switch {
 	case err == nil:
 		s.metrics.auth.WithLabelValues("good").Inc()
@@ -145,8 +150,11 @@ func (s *Server) authenticate(r *http.Request, info *request.Info) error {
 		return nil
 	case errors.Is(err, auth.ErrUnknown), errors.Is(err, auth.ErrRefused):
 		s.metrics.auth.WithLabelValues("refused").Inc()
-		info.Log.Info("token refused", "reason", err)
+		info.Log.Info("token refused", "reason", err, "address", address.String())
 		return problem.New(http.StatusUnauthorized, rest.CodeUnauthenticated, "the token is not good here, or not any more")
+	case limited:
+		s.metrics.auth.WithLabelValues("limited").Inc()
+		return problem.New(http.StatusTooManyRequests, rest.CodeRateLimited, "too many tokens that are not good came from your address; this one is not looked at").RetryAfter(tooMany.Wait)
 	}
 	s.metrics.auth.WithLabelValues("unavailable").Inc()
 	info.Log.Error("authentication failed", "error", err)
