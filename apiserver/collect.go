@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// collectEvery is how often archives that nobody names are looked for, give or take a half, so that replicas don't all do it at once.
+	// collectEvery is how often what nobody needs is looked for, give or take a half, so that replicas don't all do it at once.
 	collectEvery   = time.Hour
 	collectTimeout = 10 * time.Minute
 )
 
-// collect removes archives that no function names, until ctx ends.
+// collect removes archives that no function names, and Secrets of requests that were cut off, until ctx ends.
 func (s *Service) collect(ctx context.Context) error {
 	for {
 		timer := time.NewTimer(collectEvery/2 + rand.N(collectEvery))
@@ -42,6 +42,9 @@ func (s *Service) collectOnce(ctx context.Context) {
 	}
 	if removed > 0 {
 		s.server.Log.InfoContext(ctx, "archives removed that no function names", "count", removed)
+	}
+	if err := s.secrets.Sweep(ctx, time.Now()); err != nil {
+		s.server.Log.ErrorContext(ctx, "sweep Secrets", "error", err) // the same
 	}
 }
 

@@ -160,7 +160,11 @@ type instance struct {
 }
 
 func start(ctx context.Context, settings *config.Config, log *slog.Logger) (*instance, error) {
-	service, err := NewService(asAPIServer(), settings, log)
+	return startOn(ctx, asAPIServer(), settings, log)
+}
+
+func startOn(ctx context.Context, kube *kuberest.Config, settings *config.Config, log *slog.Logger) (*instance, error) {
+	service, err := NewService(kube, settings, log)
 	if err != nil {
 		return nil, err
 	}

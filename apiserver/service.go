@@ -35,6 +35,7 @@ type Service struct {
 	store    *store.Store
 	tasks    *tasks
 	archives *sources.Store
+	secrets  *resources.Secrets
 	limits   config.Limits
 }
 
@@ -85,7 +86,8 @@ func (s *Service) register(client kubernetes.Interface, settings *config.Config,
 	if err != nil {
 		return err
 	}
-	resources.Register(s.api, s.store, authorize, receiver.Receive, &resources.Secrets{Store: s.store, Key: key, Later: s.tasks.later})
+	s.secrets = &resources.Secrets{Store: s.store, Key: key, Later: s.tasks.later}
+	resources.Register(s.api, s.store, authorize, receiver.Receive, s.secrets)
 	sources.Register(s.api, receiver)
 	below := &subresources.Handlers{
 		Store: s.store, Kube: client, Registry: registry, Gateway: gateway,

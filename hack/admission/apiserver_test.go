@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,10 @@ const apiserverAccount = "system:serviceaccount:sless-system:apiserver"
 
 func envSecret(namespace, name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: in(namespace, name), Type: "sless.io/function-env", Data: map[string][]byte{"A": []byte("a")}}
+}
+
+func leaseNamed(name string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: in(names.SystemNamespace, name)}
 }
 
 // TestAPIServerDoesItsWork goes through what the apiserver writes, with the rights it has.
@@ -38,6 +43,11 @@ func TestAPIServerDoesItsWork(t *testing.T) {
 		if err := apiserver.Delete(t.Context(), object); err != nil {
 			t.Errorf("delete: %v", err)
 		}
+	}
+	note := leaseNamed("secret-env-0123")
+	eventually(t, func(ctx context.Context) error { return client.IgnoreAlreadyExists(apiserver.Create(ctx, note)) })
+	if err := apiserver.Delete(t.Context(), note); err != nil {
+		t.Errorf("delete a note: %v", err)
 	}
 	if err := apiserver.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); !apierrors.IsForbidden(err) {
 		t.Errorf("it may read a Secret: %v", err)
@@ -75,7 +85,8 @@ func TestAPIServerIsConfined(t *testing.T) {
 	user := namespace(t, "rest-confined-")
 	theirs := secret(user)
 	function := functionIn(user)
-	for _, object := range []client.Object{theirs, function} {
+	leader := leaseNamed("leader")
+	for _, object := range []client.Object{theirs, function, leader} {
 		if err := server.client.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
@@ -100,6 +111,8 @@ func TestAPIServerIsConfined(t *testing.T) {
 		"make a ConfigMap": func(ctx context.Context) error {
 			return apiserver.Create(ctx, &corev1.ConfigMap{ObjectMeta: in(user, "c")})
 		},
+		"make another Lease":     func(ctx context.Context) error { return apiserver.Create(ctx, leaseNamed("other")) },
+		"take the leader's away": func(ctx context.Context) error { return apiserver.Delete(ctx, leader) },
 		"make a ServiceAccount": func(ctx context.Context) error {
 			return apiserver.Create(ctx, &corev1.ServiceAccount{ObjectMeta: in(user, "a")})
 		},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,12 +92,22 @@ func (e *Secrets) write(ctx context.Context, c change[rest.Function, *v1alpha1.F
 		return nil, problem.Invalid(rest.FieldError{Location: "body.secret_env", Message: "the values together must not be larger than 512 KiB"})
 	}
 	convert.SetSecretEnv(c.wire, c.next, after)
-	secret, err := e.create(ctx, c, made, values)
+	secret, note, err := e.create(ctx, c, made, values)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, written client.Object, err error) {
-		e.settle(ctx, secret, gone(before, after), written, err)
+		ctx = context.WithoutCancel(ctx)
+		fn, ok := written.(*v1alpha1.Function)
+		isWritten := err == nil && ok
+		if secret != nil && e.settle(ctx, secret, fn, isWritten) == nil {
+			_ = e.Store.Client.Delete(ctx, note) // else the sweep does what there is to do once more
+		}
+		if isWritten {
+			for _, name := range gone(before, after) {
+				e.Later(retireAfter, func(ctx context.Context) { e.retire(ctx, fn, name) })
+			}
+		}
 	}, nil
 }
 
@@ -116,11 +127,11 @@ func gone(before, after map[string]convert.SecretVar) []string {
 	return all
 }
 
-// create makes a Secret of the values; nil when there are none. The Function is tried first: a Secret is made only for one that the
-// cluster takes.
-func (e *Secrets) create(ctx context.Context, c change[rest.Function, *v1alpha1.Function], name string, values map[string][]byte) (*corev1.Secret, error) {
+// create makes a Secret of the values, and a note of it; nil when there are none. The Function is tried first: a Secret is made only for
+// one that the cluster takes.
+func (e *Secrets) create(ctx context.Context, c change[rest.Function, *v1alpha1.Function], name string, values map[string][]byte) (*corev1.Secret, *coordinationv1.Lease, error) {
 	if len(values) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -137,44 +148,41 @@ func (e *Secrets) create(ctx context.Context, c change[rest.Function, *v1alpha1.
 		err = e.Store.Client.Update(ctx, trial, client.DryRunAll)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	err = e.Store.Client.Create(ctx, secret)
-	if apierrors.IsInvalid(err) {
-		return nil, problem.Invalid(rest.FieldError{Location: "body.secret_env", Message: "names must be at most 253 letters, digits and _ . -"})
+	note, err := e.note(ctx, c.next, name)
+	if err != nil {
+		return nil, nil, err
 	}
-	return secret, err
+	if err := e.Store.Client.Create(ctx, secret); err != nil {
+		if apierrors.IsInvalid(err) {
+			err = problem.Invalid(rest.FieldError{Location: "body.secret_env", Message: "names must be at most 253 letters, digits and _ . -"})
+			_ = e.Store.Client.Delete(ctx, note) // the sweep finds it later
+		}
+		return nil, nil, err
+	}
+	return secret, note, nil
 }
 
 func ownedBy(fn *v1alpha1.Function) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Function", Name: fn.Name, UID: fn.UID}}
 }
 
-// settle deletes what is not needed: the new Secret when the Function could not be written, else, a little later, the old ones.
-func (e *Secrets) settle(ctx context.Context, made *corev1.Secret, old []string, written client.Object, err error) {
-	log := request.From(ctx).Log
-	ctx = context.WithoutCancel(ctx)
-	fn, ok := written.(*v1alpha1.Function)
-	if err != nil || !ok {
-		if made == nil {
-			return
-		}
-		if err := e.Store.Client.Delete(ctx, made); err != nil {
-			log.ErrorContext(ctx, "delete unused Secret", "namespace", made.Namespace, "name", made.Name, "error", err)
-		}
-		return
+// settle deletes the new Secret when its Function could not be written, and else makes the Function its owner.
+func (e *Secrets) settle(ctx context.Context, made *corev1.Secret, fn *v1alpha1.Function, isWritten bool) error {
+	var err error
+	doing := "set owner of Secret"
+	switch {
+	case !isWritten:
+		doing = "delete unused Secret"
+		err = client.IgnoreNotFound(e.Store.Client.Delete(ctx, made))
+	case len(made.OwnerReferences) == 0:
+		err = e.own(ctx, made, fn)
 	}
-	if made != nil && len(made.OwnerReferences) == 0 {
-		owned := made.DeepCopy()
-		owned.OwnerReferences = ownedBy(fn)
-		owned.Labels = names.Labels("Function", fn.Namespace, fn.Name, fn.UID)
-		if err := e.Store.Client.Patch(ctx, owned, client.MergeFrom(made)); err != nil {
-			log.ErrorContext(ctx, "set owner of Secret", "namespace", made.Namespace, "name", made.Name, "error", err)
-		}
+	if err != nil {
+		request.From(ctx).Log.ErrorContext(ctx, doing, "namespace", made.Namespace, "name", made.Name, "error", err)
 	}
-	for _, name := range old {
-		e.Later(retireAfter, func(ctx context.Context) { e.retire(ctx, fn, name) })
-	}
+	return err
 }
 
 // retire deletes a Secret that was replaced, unless its name is none that is given here, or its Function refers to it again. With the
@@ -188,10 +196,8 @@ func (e *Secrets) retire(ctx context.Context, fn *v1alpha1.Function, name string
 	if err := e.Store.Get(ctx, client.ObjectKeyFromObject(fn), now); err != nil {
 		return
 	}
-	for _, env := range now.Spec.Env {
-		if env.ValueFrom != nil && env.ValueFrom.SecretKeyRef != nil && env.ValueFrom.SecretKeyRef.Name == name {
-			return
-		}
+	if refersTo(now, name) {
+		return
 	}
 	_ = e.Store.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fn.Namespace, Name: name}}) // it goes with its Function at the latest
 }
