@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/naeel/sless/api/rest"
@@ -287,10 +288,10 @@ func TestInterruptedCreate(t *testing.T) {
 	w := newWorkspace(t)
 	w.code("one")
 	w.write("main.tf", hello())
-	w.interrupt(func() bool {
-		_, err := w.client.Functions(w.namespace).Get(context.Background(), "hello", rest.Fresh())
-		return err == nil
-	})
+	out, err := w.during(exists(w.client.Functions(w.namespace), "hello"), func(apply int) error { return syscall.Kill(-apply, syscall.SIGINT) })
+	if err == nil {
+		t.Fatalf("the interrupted apply succeeded:\n%s", out)
+	}
 	if resources := w.resources(); len(resources) != 1 || resources[0].Instances[0].Status != "tainted" {
 		t.Errorf("the state has %v, want the function, tainted", resources)
 	}

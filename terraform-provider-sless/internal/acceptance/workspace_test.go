@@ -82,7 +82,7 @@ func prepared(m *testing.M) (int, error) {
 
 // workspace is a namespace of its own and a folder in which terraform runs.
 type workspace struct {
-	t         *testing.T
+	t         testing.TB
 	folder    string
 	namespace string
 	token     string
@@ -91,7 +91,7 @@ type workspace struct {
 }
 
 // newWorkspace makes a namespace, with a token that has a tenant's rights in it.
-func newWorkspace(t *testing.T) *workspace {
+func newWorkspace(t testing.TB) *workspace {
 	t.Helper()
 	w := &workspace{t: t, folder: t.TempDir(), namespace: "tf-" + strings.ToLower(rand(t))}
 	w.kubectl("create", "namespace", w.namespace)
@@ -112,7 +112,7 @@ func newWorkspace(t *testing.T) *workspace {
 
 const requiredProvider = "terraform {\n  required_providers {\n    sless = { source = \"terra.k8c.ru/naeel/sless\" }\n  }\n}\n"
 
-func rand(t *testing.T) string {
+func rand(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/sys/kernel/random/uuid")
 	if err != nil {
@@ -314,15 +314,15 @@ func (w *workspace) call(name, event string) string {
 	return strings.TrimSpace(string(result))
 }
 
-// interrupt starts an apply, interrupts it as a user does once ready says so, and returns what it printed.
-func (w *workspace) interrupt(ready func() bool) string {
+// during starts an apply, acts once ready says so, and returns what the apply printed and how it ended.
+func (w *workspace) during(ready func() bool, act func(apply int) error) (string, error) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), applyPatience)
 	defer cancel()
 	var out bytes.Buffer
 	command := w.command(ctx, "apply", "-auto-approve")
 	command.Stdout, command.Stderr = &out, &out
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a shell does, so that only these are interrupted
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a shell does, so that only these get signals
 	if err := command.Start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -331,15 +331,21 @@ func (w *workspace) interrupt(ready func() bool) string {
 	for !ready() {
 		select {
 		case err := <-ended:
-			w.t.Fatalf("the apply ended before it could be interrupted: %v\n%s", err, &out)
+			w.t.Fatalf("the apply ended too soon: %v\n%s", err, &out)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	if err := syscall.Kill(-command.Process.Pid, syscall.SIGINT); err != nil {
+	if err := act(command.Process.Pid); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := <-ended; err == nil {
-		w.t.Fatalf("the interrupted apply succeeded:\n%s", &out)
+	err := <-ended
+	return out.String(), err
+}
+
+// exists says whether the API has an object.
+func exists[T any](objects rest.Resource[T], name string) func() bool {
+	return func() bool {
+		_, err := objects.Get(context.Background(), name, rest.Fresh())
+		return err == nil
 	}
-	return out.String()
 }

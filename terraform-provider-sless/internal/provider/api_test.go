@@ -93,6 +93,14 @@ func serve[T any](a *fakeAPI, w http.ResponseWriter, r *http.Request, objects ma
 	case r.Method == http.MethodDelete:
 		delete(objects, name)
 		answerJSON(w, http.StatusOK, object)
+	case r.Method == http.MethodPut:
+		fields, before := map[string]any{}, encode(a.t, object)
+		if err := json.NewDecoder(r.Body).Decode(&fields); err != nil {
+			a.t.Error(err)
+		}
+		maps.Copy(fields, map[string]any{"name": name, "namespace": namespace, "generation": before["generation"].(float64) + 1, "uid": before["uid"]})
+		objects[name] = decode[T](a.t, fields)
+		answerJSON(w, http.StatusOK, objects[name])
 	case r.Method == http.MethodPatch:
 		patch := map[string]any{}
 		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil {

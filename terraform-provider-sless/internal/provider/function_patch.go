@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"maps"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
@@ -17,10 +18,9 @@ func prepareFunction(ctx context.Context, client *rest.Client, plan, config, sta
 	if state != nil && plan.SecretEnv.Equal(state.SecretEnv) && plan.SecretEnvWOVersion.Equal(state.SecretEnvWOVersion) {
 		return
 	}
-	plan.secrets = texts(plan.SecretEnv)
-	if !config.SecretEnvWO.IsNull() {
-		plan.secrets = texts(config.SecretEnvWO)
-	}
+	plan.secrets = map[string]string{}
+	maps.Copy(plan.secrets, texts(plan.SecretEnv))
+	maps.Copy(plan.secrets, texts(config.SecretEnvWO)) // one of the two is null
 	if state == nil || diags.HasError() {
 		return
 	}
@@ -31,9 +31,7 @@ func prepareFunction(ctx context.Context, client *rest.Client, plan, config, sta
 		addError(diags, functions.what(namespace, name)+" can't be read", err, nil)
 		return
 	}
-	if plan.stored = stored.Object.SecretKeys; plan.secrets == nil {
-		plan.secrets = map[string]string{}
-	}
+	plan.stored = stored.Object.SecretKeys
 }
 
 func (m *functionModel) patch(state *functionModel) map[string]any {

@@ -21,8 +21,9 @@ func newFunctionResource() resource.Resource {
 	return &objectResource[rest.Function, functionModel, *functionModel]{
 		kind: functions, schema: functionSchema, fields: functionFields, prepare: prepareFunction, await: awaitFunction,
 		create: func(ctx context.Context, functions rest.Resource[rest.Function], wire rest.Function) (rest.Stored[rest.Function], error) {
-			return createOnce(ctx, functions, wire.Name, wire, func(present *rest.Function) bool { return sameFunction(&wire, present) })
+			return createOnce(ctx, functions, wire.Name, wire, sameFunction)
 		},
+		same:     sameFunction,
 		patience: (*functionModel).patience,
 		remember: func(m *functionModel) []byte { return keyOf(m.told) },
 		recall: func(m *functionModel, fn *rest.Function, uploaded []byte) {

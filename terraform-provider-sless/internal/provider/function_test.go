@@ -209,6 +209,51 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
+// TestKilledCreate holds that what an apply left unfinished when it was killed is taken over and made what is wanted now, and that a job
+// is only when its run is the one that is wanted.
+func TestKilledCreate(t *testing.T) {
+	api := newFakeAPI(t)
+	// Nothing comes after the call that creates, and what came of it is forgotten.
+	kill := func(kind string, set values) {
+		t.Helper()
+		api.set(func() {
+			api.before = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method == http.MethodPatch {
+					problem(w, http.StatusForbidden, rest.CodeForbidden)
+				}
+				return r.Method == http.MethodPatch
+			}
+		})
+		newCore(t, api.URL, nil).instance(kind).must(set)
+		api.set(func() { api.before = nil })
+	}
+	code := func(text string) values {
+		return hello(values{"inline": map[string]string{"handler.py": text}, "env": map[string]string{"A": text}})
+	}
+	kill("sless_function", code("one"))
+	if got := api.functions["hello"].Labels[unfinished]; got != "true" {
+		t.Fatalf("the label is %q", got)
+	}
+	function := newCore(t, api.URL, nil).instance("sless_function")
+	function.must(code("two"))
+	if got := api.functions["hello"]; got.Env["A"] != "two" || got.Source.Inline["handler.py"] != "two" || len(got.Labels) != 0 {
+		t.Errorf("the API has %+v", got)
+	}
+	other := newCore(t, api.URL, nil).instance("sless_function")
+	if failure := other.apply(t.Context(), other.plan(code("two"))); !strings.Contains(failure, rest.CodeAlreadyExists) {
+		t.Errorf("a finished function is taken: %s", failure)
+	}
+	kill("sless_job", values{"name": "it", "function": "hello", "run_id": 7})
+	job := newCore(t, api.URL, nil).instance("sless_job")
+	if failure := job.apply(t.Context(), job.plan(values{"name": "it", "function": "hello", "run_id": 8})); !strings.Contains(failure, rest.CodeAlreadyExists) {
+		t.Errorf("a job with another run is taken: %s", failure)
+	}
+	job.must(values{"name": "it", "function": "hello", "run_id": 7})
+	if got := api.jobs["it"]; len(got.Labels) != 0 || got.UID != "uid-it" {
+		t.Errorf("the API has %+v", got)
+	}
+}
+
 // TestInterruptedCreateIsKnown holds that the state has a function whose creation was interrupted, without a hash.
 func TestInterruptedCreateIsKnown(t *testing.T) {
 	api := newFakeAPI(t)

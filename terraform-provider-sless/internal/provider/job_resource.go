@@ -14,6 +14,9 @@ import (
 func newJobResource() resource.Resource {
 	return &objectResource[rest.Job, jobModel, *jobModel]{
 		kind: jobs, schema: jobSchema, fields: jobFields, create: createJob, await: awaitJob, runsOnce: true,
+		same: func(asked, present *rest.Job) bool {
+			return asked.Function == present.Function && asked.EventJSON == present.EventJSON && asked.RunID == present.RunID
+		},
 		patience: func(m *jobModel) time.Duration { return time.Duration(m.WaitTimeoutSec.ValueInt64()) * time.Second },
 	}
 }

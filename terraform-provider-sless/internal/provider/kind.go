@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -16,6 +17,8 @@ type kind[T any] struct {
 	name  string // as in sless_name
 	list  func(*rest.Client, string) rest.Resource[T]
 	about func(*T) about
+	// labels are an object's.
+	labels func(*T) *map[string]string
 	// verb is what an object does that works.
 	verb string
 }
@@ -28,7 +31,7 @@ type about struct {
 }
 
 var functions = kind[rest.Function]{
-	name: "function", verb: "serve", list: (*rest.Client).Functions,
+	name: "function", verb: "serve", list: (*rest.Client).Functions, labels: func(fn *rest.Function) *map[string]string { return &fn.Labels },
 	about: func(fn *rest.Function) about {
 		known := about{fn.Namespace, fn.Name, fn.UID, fn.Generation, nil}
 		if fn.Status != nil {
@@ -39,7 +42,7 @@ var functions = kind[rest.Function]{
 }
 
 var triggers = kind[rest.Trigger]{
-	name: "trigger", verb: "fire", list: (*rest.Client).Triggers,
+	name: "trigger", verb: "fire", list: (*rest.Client).Triggers, labels: func(trigger *rest.Trigger) *map[string]string { return &trigger.Labels },
 	about: func(trigger *rest.Trigger) about {
 		known := about{trigger.Namespace, trigger.Name, trigger.UID, trigger.Generation, nil}
 		if trigger.Status != nil {
@@ -50,7 +53,7 @@ var triggers = kind[rest.Trigger]{
 }
 
 var jobs = kind[rest.Job]{
-	name: "job", verb: "end", list: (*rest.Client).Jobs,
+	name: "job", verb: "end", list: (*rest.Client).Jobs, labels: func(job *rest.Job) *map[string]string { return &job.Labels },
 	about: func(job *rest.Job) about {
 		known := about{job.Namespace, job.Name, job.UID, job.Generation, nil}
 		if job.Status != nil {
@@ -96,11 +99,16 @@ func (k *kind[T]) follow(ctx context.Context, client *rest.Client, written *T, a
 
 // unended is the error of a wait that came to no end, with what was seen last.
 func (k *kind[T]) unended(err error, seen *T) (summary, detail string) {
+	if errors.Is(err, errDeleted) || errors.As(err, &stillWaiting{}) {
+		detail = err.Error() + "."
+	} else {
+		detail = explained(err)
+	}
 	last := k.about(seen)
 	if status := last.status; status != nil {
-		detail = strings.TrimSpace(fmt.Sprintf(" Last seen: %s %s %s", status.Phase, status.Reason, status.Message)) + "."
+		detail += " Last seen: " + strings.Trim(fmt.Sprintf("%s %s %s", status.Phase, status.Reason, status.Message), " .") + "."
 	}
-	return k.what(last.namespace, last.name) + " does not " + k.verb + " yet", fmt.Sprintf("%s. %s It goes on without terraform; another apply looks again.", err, detail)
+	return k.what(last.namespace, last.name) + " does not " + k.verb + " yet", detail + " It goes on without terraform; another apply looks again."
 }
 
 // remove deletes an object and waits until it is gone.

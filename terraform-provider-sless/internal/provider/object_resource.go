@@ -49,6 +49,8 @@ type objectResource[T, M any, P model[T, M]] struct {
 	prepare func(ctx context.Context, client *rest.Client, plan, config, state *M, diags *diag.Diagnostics)
 	// create makes the object, once.
 	create func(context.Context, rest.Resource[T], T) (rest.Stored[T], error)
+	// same says whether an object that exists is what was asked for.
+	same func(asked, present *T) bool
 	// patience is how long to wait when the configuration does not say.
 	patience func(*M) time.Duration
 	// await waits for what was written to work, and returns what it saw last. It does not wait for no time.
@@ -141,7 +143,7 @@ func (r *objectResource[T, M, P]) Create(ctx context.Context, req resource.Creat
 	}
 	of := P(&plan).common().identity
 	namespace, name := of.Namespace.ValueString(), of.Name.ValueString()
-	created, err := r.create(ctx, r.list(r.platform.client, namespace), P(&plan).wire())
+	created, err := r.make(ctx, of, P(&plan).wire())
 	if err != nil {
 		addError(&resp.Diagnostics, r.what(namespace, name)+" can't be made", err, r.fields)
 		if rest.IsAlreadyExists(err) {
@@ -149,9 +151,9 @@ func (r *objectResource[T, M, P]) Create(ctx context.Context, req resource.Creat
 		}
 		return
 	}
-	unfinished := plan
-	P(&unfinished).refreshFacts(&created.Object)
-	resp.Diagnostics.Append(resp.State.Set(ctx, &unfinished)...)
+	begun := plan
+	P(&begun).refreshFacts(&created.Object)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &begun)...)
 	resp.Diagnostics.Append(setIdentity(ctx, resp.Identity, of)...)
 	r.keep(ctx, resp.Private, &plan, &resp.Diagnostics)
 	wait, diags := P(&plan).limits().Create(ctx, r.patience(&plan))
@@ -160,7 +162,35 @@ func (r *objectResource[T, M, P]) Create(ctx context.Context, req resource.Creat
 		return
 	}
 	after := r.settled(ctx, &plan, &created.Object, wait, &resp.Diagnostics)
+	r.finished(ctx, of)
 	resp.Diagnostics.Append(resp.State.Set(ctx, after)...)
+}
+
+// unfinished is a label of objects whose creation Terraform does not know to have ended.
+const unfinished = "terraform.sless.io/unfinished"
+
+// make creates an object. One that an apply left unfinished when it was killed, so that no state knows it, is taken over.
+func (r *objectResource[T, M, P]) make(ctx context.Context, of identity, wire T) (rest.Stored[T], error) {
+	objects, name := r.list(r.platform.client, of.Namespace.ValueString()), of.Name.ValueString()
+	*r.labels(&wire) = map[string]string{unfinished: "true"}
+	created, err := r.create(ctx, objects, wire)
+	if !rest.IsAlreadyExists(err) {
+		return created, err
+	}
+	present, getErr := objects.Get(ctx, name, rest.Fresh())
+	if getErr != nil || (*r.labels(&present.Object))[unfinished] == "" || (r.runsOnce && !r.same(&wire, &present.Object)) {
+		return created, err
+	}
+	ctx, cancel := uncut(ctx)
+	defer cancel()
+	return objects.Replace(ctx, name, wire, rest.IfMatch(present.ETag))
+}
+
+// finished takes the label off again. Should that fail, nothing is wrong but that a later create may take the object over.
+func (r *objectResource[T, M, P]) finished(ctx context.Context, of identity) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_, _ = r.list(r.platform.client, of.Namespace.ValueString()).Patch(ctx, of.Name.ValueString(), map[string]any{"labels": map[string]any{unfinished: nil}})
 }
 
 func (r *objectResource[T, M, P]) prepared(ctx context.Context, plan, config, state *M, diags *diag.Diagnostics) bool {

@@ -17,22 +17,9 @@ import (
 // under its own name at the top. Neither the API's messages nor these have values in them.
 func addError(diags *diag.Diagnostics, summary string, err error, fields map[string]path.Path) {
 	problem, ok := errors.AsType[*rest.Problem](err)
-	switch {
-	case errors.Is(err, context.Canceled):
-		diags.AddError(summary, "Interrupted. What was begun goes on; run terraform apply again.")
+	if !ok {
+		diags.AddError(summary, explained(err))
 		return
-	case !ok:
-		diags.AddError(summary, fmt.Sprintf("The API can't be reached, or what it answered can't be read: %s.", err))
-		return
-	}
-	detail := problem.Error()
-	switch problem.Status {
-	case http.StatusUnauthorized:
-		detail = "The token is not good, or not any more: " + detail + ". Get a new one; with token_file a new one in that file is taken while terraform runs."
-	case http.StatusForbidden:
-		detail = "The token has no right to do this: " + detail + ". Whoever runs the platform gives rights in a namespace."
-	case http.StatusTooManyRequests:
-		detail = "The API is asked too often: " + detail + ". Run terraform with a smaller -parallelism, or again later."
 	}
 	placed := 0
 	for _, field := range problem.Errors {
@@ -42,8 +29,26 @@ func addError(diags *diag.Diagnostics, summary string, err error, fields map[str
 		}
 	}
 	if placed == 0 || placed < len(problem.Errors) {
-		diags.AddError(summary, detail)
+		diags.AddError(summary, explained(err))
 	}
+}
+
+// explained is what an error of a call means for the user, and what to do.
+func explained(err error) string {
+	problem, ok := errors.AsType[*rest.Problem](err)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "Interrupted. What was begun goes on; run terraform apply again."
+	case !ok:
+		return fmt.Sprintf("The API can't be reached, or what it answered can't be read: %s.", err)
+	case problem.Status == http.StatusUnauthorized:
+		return "The token is not good, or not any more: " + problem.Error() + ". Get a new one; with token_file a new one in that file is taken while terraform runs."
+	case problem.Status == http.StatusForbidden:
+		return "The token has no right to do this: " + problem.Error() + ". Whoever runs the platform gives rights in a namespace."
+	case problem.Status == http.StatusTooManyRequests:
+		return "The API is asked too often: " + problem.Error() + ". Run terraform with a smaller -parallelism, or again later."
+	}
+	return problem.Error() + "."
 }
 
 func requestID(problem *rest.Problem) string {

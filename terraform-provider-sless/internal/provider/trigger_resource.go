@@ -22,12 +22,15 @@ func newTriggerResource() resource.Resource {
 	return &objectResource[rest.Trigger, triggerModel, *triggerModel]{
 		kind: triggers, schema: triggerSchema, fields: triggerFields, await: awaitTrigger,
 		create: func(ctx context.Context, triggers rest.Resource[rest.Trigger], wire rest.Trigger) (rest.Stored[rest.Trigger], error) {
-			return createOnce(ctx, triggers, wire.Name, wire, func(present *rest.Trigger) bool {
-				return present.Function == wire.Function && present.Type == wire.Type && present.Schedule == wire.Schedule
-			})
+			return createOnce(ctx, triggers, wire.Name, wire, sameTrigger)
 		},
+		same:     sameTrigger,
 		patience: func(*triggerModel) time.Duration { return triggerPatience },
 	}
+}
+
+func sameTrigger(asked, present *rest.Trigger) bool {
+	return asked.Function == present.Function && asked.Type == present.Type && asked.Schedule == present.Schedule
 }
 
 // awaitTrigger waits until a trigger works or is disabled.

@@ -75,20 +75,20 @@ func uncut(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // createOnce makes an object. When it can't be told whether an attempt has made it, because the answer was lost, it looks, and takes an
 // object that is as asked for as its own.
-func createOnce[T any](ctx context.Context, resource rest.Resource[T], name string, object T, same func(*T) bool, options ...rest.Option) (rest.Stored[T], error) {
+func createOnce[T any](ctx context.Context, resource rest.Resource[T], name string, object T, same func(asked, present *T) bool) (rest.Stored[T], error) {
 	interrupted := ctx
 	ctx, cancel := uncut(ctx)
 	defer cancel()
 	until := time.Now().Add(30 * time.Second)
 	unsure := false
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		stored, err := resource.Create(ctx, object, options...)
+		stored, err := resource.Create(ctx, object)
 		if err == nil {
 			return stored, nil
 		}
 		if rest.IsAlreadyExists(err) && unsure {
 			present, getErr := resource.Get(ctx, name, rest.Fresh())
-			if getErr == nil && same(&present.Object) {
+			if getErr == nil && same(&object, &present.Object) {
 				return present, nil
 			}
 			return stored, err
