@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,10 +22,12 @@ type fakeAPI struct {
 
 	mu        sync.Mutex // guards what follows
 	functions map[string]*rest.Function
+	triggers  map[string]*rest.Trigger
 	jobs      map[string]*rest.Job
 	calls     []string
 	patches   []map[string]any
 	uploads   int
+	selectors []string // of lists
 	// before sees every request first; true says that it has answered.
 	before func(w http.ResponseWriter, r *http.Request) bool
 	// status gives the status of a function when it is read; nil is Ready.
@@ -34,7 +37,7 @@ type fakeAPI struct {
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
-	api := &fakeAPI{t: t, functions: map[string]*rest.Function{}, jobs: map[string]*rest.Job{}}
+	api := &fakeAPI{t: t, functions: map[string]*rest.Function{}, triggers: map[string]*rest.Trigger{}, jobs: map[string]*rest.Job{}}
 	api.Server = httptest.NewServer(api)
 	t.Cleanup(api.Close)
 	return api
@@ -61,6 +64,8 @@ func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		serve(a, w, r, a.functions, name, parts[0], a.shownFunction)
+	case "triggers":
+		serve(a, w, r, a.triggers, name, parts[0], shownTrigger)
 	case "jobs":
 		serve(a, w, r, a.jobs, name, parts[0], a.shownJob)
 	default:
@@ -72,6 +77,13 @@ func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func serve[T any](a *fakeAPI, w http.ResponseWriter, r *http.Request, objects map[string]*T, name, namespace string, shown func(*T) *T) {
 	object, exists := objects[name]
 	switch {
+	case r.Method == http.MethodGet && name == "":
+		page := rest.List[T]{Items: []T{}}
+		for _, name := range slices.Sorted(maps.Keys(objects)) {
+			page.Items = append(page.Items, *shown(objects[name]))
+		}
+		a.selectors = append(a.selectors, r.URL.Query().Get("label_selector"))
+		answerJSON(w, http.StatusOK, page)
 	case r.Method == http.MethodPost:
 		fields := map[string]any{}
 		if err := json.NewDecoder(r.Body).Decode(&fields); err != nil {
@@ -135,6 +147,18 @@ func readyStatus(fn *rest.Function) *rest.FunctionStatus {
 		Status:   rest.Status{Phase: rest.FunctionReady, Ready: "True", Reason: "Ready", ObservedGeneration: fn.Generation},
 		CodeHash: fn.CodeHash, CodeSHA256: "sha256:" + fn.CodeHash, Image: "registry/it@" + fn.CodeHash,
 	}
+}
+
+func shownTrigger(trigger *rest.Trigger) *rest.Trigger {
+	shown := *trigger
+	shown.Status = &rest.TriggerStatus{Status: rest.Status{Phase: rest.TriggerReady, Reason: serving, Message: "fires", ObservedGeneration: trigger.Generation}}
+	switch {
+	case trigger.Enabled != nil && !*trigger.Enabled:
+		shown.Status.Phase = rest.TriggerDisabled
+	case trigger.Type == rest.TriggerHTTP:
+		shown.Status.URL = "https://example.org/fn/" + trigger.Function
+	}
+	return &shown
 }
 
 func (a *fakeAPI) shownJob(job *rest.Job) *rest.Job {

@@ -299,6 +299,43 @@ func (i *instance) read() string {
 	return ""
 }
 
+// imported is what an import and the refresh after it give.
+func (c *core) imported(request *tfprotov6.ImportResourceStateRequest) *instance {
+	c.t.Helper()
+	answer, err := c.server.ImportResourceState(c.t.Context(), request)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.fine("import", answer.Diagnostics)
+	i := c.instance(request.TypeName)
+	if i.state, err = answer.ImportedResources[0].State.Unmarshal(c.kind(request.TypeName)); err != nil {
+		c.t.Fatal(err)
+	}
+	i.private, i.identity = answer.ImportedResources[0].Private, answer.ImportedResources[0].Identity
+	if failure := i.read(); failure != "" {
+		c.t.Fatal(failure)
+	}
+	return i
+}
+
+// data reads a data source.
+func (c *core) data(kind string, set values) (tftypes.Value, string) {
+	c.t.Helper()
+	of := c.schema.DataSourceSchemas[kind].ValueType()
+	answer, err := c.server.ReadDataSource(c.t.Context(), &tfprotov6.ReadDataSourceRequest{TypeName: kind, Config: c.wire(c.object(of, set))})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if failure := errorsOf(answer.Diagnostics); failure != "" {
+		return tftypes.Value{}, failure
+	}
+	read, err := answer.State.Unmarshal(of)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return read, ""
+}
+
 // codeFolder makes a folder with a handler.
 func codeFolder(t *testing.T, text string) string {
 	t.Helper()

@@ -1,6 +1,12 @@
 package provider
 
 import (
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,49 +16,41 @@ import (
 	"github.com/naeel/sless/api/rest"
 )
 
-// TestIdentity holds that resources have an identity and can be imported by it or by id.
+// TestIdentity holds that resources have an identity and can be imported by it or by id, with an empty plan after it.
 func TestIdentity(t *testing.T) {
 	api := newFakeAPI(t)
 	c := newCore(t, api.URL, nil)
-	function := c.instance("sless_function")
-	set := hello(values{"inline": map[string]string{"handler.py": "x"}})
-	function.must(set)
 	identities, err := c.server.GetResourceIdentitySchemas(t.Context(), &tfprotov6.GetResourceIdentitySchemasRequest{})
 	if err != nil || len(identities.IdentitySchemas) != 3 {
 		t.Fatalf("identities of %d resources, %v", len(identities.IdentitySchemas), err)
 	}
-	kind := identities.IdentitySchemas["sless_function"].ValueType()
-	if got, err := function.identity.IdentityData.Unmarshal(kind); err != nil || !got.Equal(c.object(kind, values{"namespace": "ns", "name": "hello"})) {
-		t.Errorf("the identity is %s, %v", got, err)
-	}
-	for name, request := range map[string]*tfprotov6.ImportResourceStateRequest{
-		"id":       {TypeName: "sless_function", ID: "ns/hello"},
-		"identity": {TypeName: "sless_function", Identity: function.identity},
+	for kind, set := range map[string]values{
+		"sless_function": hello(values{"inline": map[string]string{"handler.py": "x"}}),
+		"sless_trigger":  {"name": "hello", "function": "hello", "type": "cron", "schedule": "@daily", "event_json": `{"a": 1}`},
+		"sless_job":      {"name": "hello", "function": "hello", "run_id": 1, "event_json": `{"a": 1}`},
 	} {
-		answer, err := c.server.ImportResourceState(t.Context(), request)
-		if err != nil {
-			t.Fatal(err)
+		made := c.instance(kind)
+		made.must(set)
+		schema := identities.IdentitySchemas[kind].ValueType()
+		if got, err := made.identity.IdentityData.Unmarshal(schema); err != nil || !got.Equal(c.object(schema, values{"namespace": "ns", "name": "hello"})) {
+			t.Errorf("the identity of %s is %s, %v", kind, got, err)
 		}
-		c.fine("import by "+name, answer.Diagnostics)
-		imported := c.instance("sless_function")
-		if imported.state, err = answer.ImportedResources[0].State.Unmarshal(c.kind("sless_function")); err != nil {
-			t.Fatal(err)
+		for name, imported := range map[string]*instance{
+			"id":       c.imported(&tfprotov6.ImportResourceStateRequest{TypeName: kind, ID: "ns/hello"}),
+			"identity": c.imported(&tfprotov6.ImportResourceStateRequest{TypeName: kind, Identity: made.identity}),
+		} {
+			if changes := imported.changes(imported.plan(set)); changes != "" {
+				t.Errorf("after the import of %s by %s the plan changes %s", kind, name, changes)
+			}
 		}
-		imported.private, imported.identity = answer.ImportedResources[0].Private, answer.ImportedResources[0].Identity
-		if failure := imported.read(); failure != "" {
-			t.Fatal(failure)
-		}
-		if changes := imported.changes(imported.plan(set)); changes != "" {
-			t.Errorf("after the import by %s the plan changes %s", name, changes)
-		}
-	}
-	for _, id := range []string{"", "hello", "a/b/c", "ns/", "/hello", "ns/Hello"} {
-		answer, err := c.server.ImportResourceState(t.Context(), &tfprotov6.ImportResourceStateRequest{TypeName: "sless_job", ID: id})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(errorsOf(answer.Diagnostics), "namespace/name") {
-			t.Errorf("import of %q: %s", id, errorsOf(answer.Diagnostics))
+		for _, id := range []string{"", "hello", "a/b/c", "ns/", "/hello", "ns/Hello"} {
+			answer, err := c.server.ImportResourceState(t.Context(), &tfprotov6.ImportResourceStateRequest{TypeName: kind, ID: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(errorsOf(answer.Diagnostics), "namespace/name") {
+				t.Errorf("import of %q: %s", id, errorsOf(answer.Diagnostics))
+			}
 		}
 	}
 }
@@ -228,6 +226,30 @@ func TestProviderSettings(t *testing.T) {
 	if got := function.text("namespace"); got != "from-environment" {
 		t.Errorf("namespace %q", got)
 	}
+	secure := httptest.NewTLSServer(api)
+	t.Cleanup(secure.Close)
+	authority := filepath.Join(t.TempDir(), "ca.pem")
+	token := filepath.Join(t.TempDir(), "token")
+	encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	if err := errors.Join(os.WriteFile(authority, encoded, 0o600), os.WriteFile(token, []byte("from-file\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SLESS_ENDPOINT", secure.URL)
+	t.Setenv("SLESS_TOKEN", "")
+	t.Setenv("SLESS_TOKEN_FILE", token)
+	for variable, value := range map[string]string{"SLESS_CA_CERT_FILE": authority, "SLESS_INSECURE": "true"} {
+		os.Setenv(variable, value)
+		function := newCore(t, nil, values{"token": nil, "namespace": nil}).instance("sless_function")
+		function.state = c.object(c.kind("sless_function"), values{"namespace": "from-environment", "name": "hello"})
+		seen := ""
+		api.set(func() {
+			api.before = func(_ http.ResponseWriter, r *http.Request) bool { seen = r.Header.Get("Authorization"); return false }
+		})
+		if failure := function.read(); failure != "" || seen != "Bearer from-file" {
+			t.Errorf("%s: the server saw %q, %s", variable, seen, failure)
+		}
+		os.Unsetenv(variable)
+	}
 	for _, test := range []struct {
 		set  values
 		want string
@@ -235,8 +257,16 @@ func TestProviderSettings(t *testing.T) {
 		{values{"endpoint": "nowhere"}, "http"},
 		{values{"ca_cert_file": "/nowhere.pem"}, "can't be read"},
 		{values{"token_file": "/nowhere"}, "token"},
+		{values{"token_file": "/nowhere", "namespace": "kube-system"}, "system's own"},
 	} {
 		config := c.object(c.schema.Provider.ValueType(), test.set)
+		valid, err := c.server.ValidateProviderConfig(t.Context(), &tfprotov6.ValidateProviderConfigRequest{Config: c.wire(config)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(errorsOf(valid.Diagnostics), test.want) {
+			continue
+		}
 		answer, err := c.server.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{Config: c.wire(config)})
 		if err != nil {
 			t.Fatal(err)

@@ -23,25 +23,6 @@ func (c *core) block(name string, set values) tftypes.Value {
 	return c.object(c.kind("sless_function").(tftypes.Object).AttributeTypes[name], set)
 }
 
-// imported is what an import and the refresh after it give.
-func (c *core) imported(kind, id string) *instance {
-	c.t.Helper()
-	answer, err := c.server.ImportResourceState(c.t.Context(), &tfprotov6.ImportResourceStateRequest{TypeName: kind, ID: id})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.fine("import", answer.Diagnostics)
-	i := c.instance(kind)
-	if i.state, err = answer.ImportedResources[0].State.Unmarshal(c.kind(kind)); err != nil {
-		c.t.Fatal(err)
-	}
-	i.private, i.identity = answer.ImportedResources[0].Private, answer.ImportedResources[0].Identity
-	if failure := i.read(); failure != "" {
-		c.t.Fatal(failure)
-	}
-	return i
-}
-
 // TestSources goes from each source to each other, and holds what the API has afterwards: that source with these fields alone. After
 // each step a plan is empty, and after an import too.
 func TestSources(t *testing.T) {
@@ -72,7 +53,7 @@ func TestSources(t *testing.T) {
 		if got := *api.functions["hello"].Source; !reflect.DeepEqual(got, want) {
 			t.Errorf("%v: the API has %+v, want %+v", set, got, want)
 		}
-		for what, now := range map[string]*instance{"refresh": function, "import": c.imported("sless_function", "ns/hello")} {
+		for what, now := range map[string]*instance{"refresh": function, "import": c.imported(&tfprotov6.ImportResourceStateRequest{TypeName: "sless_function", ID: "ns/hello"})} {
 			if failure := now.read(); failure != "" {
 				t.Fatal(failure)
 			}
