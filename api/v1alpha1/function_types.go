@@ -19,6 +19,8 @@ import (
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Upgrade",type=string,priority=1,JSONPath=`.status.upgrade.state`
+// +kubebuilder:printcolumn:name="Runtime image",type=string,priority=1,JSONPath=`.status.runtimeVersion`
 // +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.status.image`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63",message="metadata.name must be a DNS label of RFC 1035: at most 63 lower-case letters, digits and hyphens, starting with a letter and not ending with a hyphen (for example resize-image)"
@@ -353,7 +355,8 @@ type FunctionStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=768
 	Image string `json:"image,omitempty"`
-	// buildKey stands for everything the image was built from; another key means another build.
+	// buildKey stands for what the spec says of the image: source, codeHash, entrypoint and the runtime's name. Another key means another
+	// build; a new image of the same runtime does not change it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	BuildKey string `json:"buildKey,omitempty"`
@@ -374,11 +377,15 @@ type FunctionStatus struct {
 	// +kubebuilder:validation:MaxItems=50
 	// +kubebuilder:validation:items:MaxLength=768
 	Images []string `json:"images,omitempty"`
-	// runtimeHeld is a runtime image, by digest, on which the Function's pods did not become ready, so that it stays on runtimeVersion.
-	// A change of the source, the entrypoint or codeHash, or another runtime image, tries again.
+	// runtimeHeld is a runtime image, by digest, to which the Function could not be brought, so that it stays on runtimeVersion; upgrade
+	// says why. A change of the source, of codeHash or of anything else that makes its pods, or another runtime image, tries again.
 	// +optional
 	// +kubebuilder:validation:MaxLength=768
 	RuntimeHeld string `json:"runtimeHeld,omitempty"`
+	// upgrade is set while the Function is not on the runtime image that the catalogue names, or not on the pods that this version of
+	// sless makes, although its spec has not changed.
+	// +optional
+	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
 	// replicas is how many pods exist.
 	// +optional
 	Replicas int32 `json:"replicas"`
@@ -393,6 +400,45 @@ type FunctionStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	URL string `json:"url,omitempty"`
+}
+
+// UpgradeState is a one-word summary of an upgrade, for people.
+//
+// +kubebuilder:validation:Enum=Waiting;Paused;Upgrading;Held
+type UpgradeState string
+
+// The states of an upgrade.
+const (
+	// UpgradeWaiting is a Function that waits for its turn.
+	UpgradeWaiting UpgradeState = "Waiting"
+	// UpgradePaused is one that gets no turn, because upgrades of runtimes are paused.
+	UpgradePaused UpgradeState = "Paused"
+	// Upgrading is one that is being built on the new runtime image or rolled out.
+	Upgrading UpgradeState = "Upgrading"
+	// UpgradeHeld is one that could not be brought to the new runtime image and stays on the old one.
+	UpgradeHeld UpgradeState = "Held"
+)
+
+// UpgradeStatus is a Function's way to another runtime image, or to the pods that another version of sless makes.
+type UpgradeStatus struct {
+	// state is a summary: Waiting, Paused, Upgrading or Held.
+	// +optional
+	State UpgradeState `json:"state,omitempty"`
+	// startedAt is since when the Function has one of the places for Functions that are upgraded at a time.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// runtimeVersion is the runtime image, by digest, that it has the place for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=768
+	RuntimeVersion string `json:"runtimeVersion,omitempty"`
+	// image is the image on that runtime, by digest, once it is built.
+	// +optional
+	// +kubebuilder:validation:MaxLength=768
+	Image string `json:"image,omitempty"`
+	// message is why the Function is held.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
 }
 
 // BuildStatus is one build.

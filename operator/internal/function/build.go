@@ -60,11 +60,19 @@ func inputs(s *scope) string {
 	return names.Hash(string(text))[:12]
 }
 
-// waitsForTurn says that a Deployment would get other pods although the tenant has changed nothing.
+// waitsForTurn says that a Deployment would get other pods of the same image although the tenant has changed nothing. Pods that do not
+// become ready are no loss, and another image is gone to only in turn, and gone back from at once.
 func waitsForTurn(current *appsv1.Deployment, desired *appsv1ac.DeploymentApplyConfiguration) bool {
 	return current != nil && current.Spec.Template.Labels[revisionLabel] != "" &&
 		current.Spec.Template.Labels[revisionLabel] != desired.Spec.Template.Labels[revisionLabel] &&
-		current.Annotations[inputsAnnotation] == desired.Annotations[inputsAnnotation]
+		!changedByTenant(current, desired) &&
+		current.Spec.Template.Spec.Containers[0].Image == *desired.Spec.Template.Spec.Containers[0].Image &&
+		!judgeDeployment(current, *desired.Spec.Replicas).overdue
+}
+
+// changedByTenant says that a Deployment would get what the tenant has changed.
+func changedByTenant(current *appsv1.Deployment, desired *appsv1ac.DeploymentApplyConfiguration) bool {
+	return current != nil && current.Annotations[inputsAnnotation] != desired.Annotations[inputsAnnotation]
 }
 
 func buildTemplate(s *scope, cfg *config.Config) (*corev1ac.PodTemplateSpecApplyConfiguration, string) {

@@ -136,6 +136,7 @@ func (r *Reconciler) pass(ctx context.Context, s *scope) (ctrl.Result, error) {
 		phase(r.reconcileService),
 		phase(r.observeRollout),
 		phase(r.observeRouting),
+		phase(r.settleUpgrade),
 		phase(r.collectEnv),
 		phase(r.retainImages),
 	)

@@ -35,10 +35,10 @@ func (r *Reconciler) reconcileImage(ctx context.Context, s *scope) error {
 		return nil
 	}
 	status := &s.function.Status
-	if status.Image != "" && status.BuildKey == request.Key() {
-		// Nothing to ask: status remembers what the source was made into.
+	if status.Image != "" && status.BuildKey == sourceKey(s.function, request) {
+		// Status remembers what the source was made into.
 		s.image = &image{reference: status.Image, sourceDigest: status.SourceDigest}
-		return r.keepImage(ctx, s, request)
+		return r.reconcileUpgrade(ctx, s, request)
 	}
 	problem, err := r.addCredentials(ctx, s.function, &request)
 	if err != nil {
@@ -53,6 +53,14 @@ func (r *Reconciler) reconcileImage(ctx context.Context, s *scope) error {
 	s.builder = &state
 	s.takeState(request)
 	return nil
+}
+
+// sourceKey is the key of a request with the runtime's name in the place of its image: another one is the tenant's own change.
+func sourceKey(function *v1alpha1.Function, request build.Request) string {
+	if request.Runtime.Image != "" {
+		request.Runtime.Image = function.Spec.Runtime
+	}
+	return request.Key()
 }
 
 // keepImage has the image looked for, and made again when it is lost, if a node could not pull it. Otherwise it ends work for a spec that
@@ -77,8 +85,9 @@ func (s *scope) takeState(request build.Request) {
 	case build.Done:
 		s.image = &image{reference: state.Result.Image, sourceDigest: state.Result.SourceDigest}
 		status.Image, status.SourceDigest = state.Result.Image, state.Result.SourceDigest
-		status.BuildKey, status.RuntimeVersion = request.Key(), request.Runtime.Image
+		status.BuildKey, status.RuntimeVersion = sourceKey(s.function, request), request.Runtime.Image
 		status.SourceRevision = state.Result.Revision
+		status.RuntimeHeld, status.Upgrade = "", nil
 		status.LastBuiltAt = new(metav1.NewTime(state.Result.BuiltAt).Rfc3339Copy())
 	case build.Failed:
 		s.stop(state.Error, reconcile.Recheck)

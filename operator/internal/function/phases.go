@@ -101,8 +101,14 @@ func (r *Reconciler) reconcileDeployment(ctx context.Context, s *scope) error {
 		return r.scale(ctx, s)
 	}
 	desired, revision := buildDeployment(s, r.Config)
-	if waitsForTurn(s.deployment, desired) && !r.pace.enter(s.key()) {
-		s.deployed, s.revision, s.paceAgain = true, s.deployment.Spec.Template.Labels[revisionLabel], paceEvery
+	if changedByTenant(s.deployment, desired) {
+		// It comes first, on the runtime image that is known to be good, and may be what another one lacked.
+		s.unhold()
+		r.leave(s)
+		desired, revision = buildDeployment(s, r.Config)
+	}
+	if waitsForTurn(s.deployment, desired) && !s.mayReplace() {
+		s.deployed, s.revision, s.podsWait = true, s.deployment.Spec.Template.Labels[revisionLabel], true
 		return r.scale(ctx, s)
 	}
 	deployment, err := r.applyDeployment(ctx, s.deployment, desired)
@@ -145,7 +151,7 @@ func (s *scope) retry(what string, err error) error {
 
 // observeRollout judges how far the pods of the version that the spec asks for are.
 func (r *Reconciler) observeRollout(ctx context.Context, s *scope) error {
-	defer r.remember(s)
+	defer r.doubt(s)
 	if !s.deployed {
 		return nil
 	}
@@ -163,11 +169,8 @@ func (r *Reconciler) observeRollout(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// remember keeps in mind what the next passes do otherwise because of how this roll-out goes.
-func (r *Reconciler) remember(s *scope) {
-	if !s.deployed || s.rollout.complete || s.rollout.problem != nil {
-		r.pace.leave(s.key())
-	}
+// doubt keeps in mind whether the image may be lost.
+func (r *Reconciler) doubt(s *scope) {
 	switch {
 	case s.rollout.complete:
 		r.doubts.Delete(s.key())

@@ -23,8 +23,10 @@ func (r *Reconciler) retainImages(_ context.Context, s *scope) error {
 	status := &s.function.Status
 	status.Images = lastUsed(status.Images, runningImage(s.deployment), r.Config.Build.KeepImages)
 	keep := status.Images
-	if !slices.Contains(keep, status.Image) {
-		keep = append(slices.Clone(keep), status.Image) // it is about to be rolled out
+	for _, image := range []string{status.Image, upgradeImage(status)} {
+		if image != "" && !slices.Contains(keep, image) {
+			keep = append(slices.Clone(keep), image) // it is about to be rolled out
+		}
 	}
 	owner := build.Owner{Namespace: s.function.Namespace, Name: s.function.Name}
 	r.Builder.Retain(owner, keep, func(ctx context.Context) ([]string, error) { return r.imagesInUse(ctx, owner) })
@@ -37,6 +39,14 @@ func runningImage(deployment *appsv1.Deployment) string {
 		return containers[0].Image
 	}
 	return ""
+}
+
+// upgradeImage is the image of an upgrade under way, or "".
+func upgradeImage(status *v1alpha1.FunctionStatus) string {
+	if status.Upgrade == nil {
+		return ""
+	}
+	return status.Upgrade.Image
 }
 
 // lastUsed puts an image in front of those that were used before it, of which it keeps so many that there are most in all.
@@ -63,7 +73,7 @@ func (r *Reconciler) imagesInUse(ctx context.Context, owner build.Owner) ([]stri
 	}
 	for i := range functions.Items {
 		function := &functions.Items[i]
-		used = append(used, function.Spec.Source.Image, function.Status.Image)
+		used = append(used, function.Spec.Source.Image, function.Status.Image, upgradeImage(&function.Status))
 		if function.Name != owner.Name {
 			used = append(used, function.Status.Images...)
 		}

@@ -20,8 +20,9 @@ type rollout struct {
 	complete bool
 	// message says what is missing when it is not complete.
 	message string
-	// problem is why it does not become complete by itself.
+	// problem is why it does not become complete by itself; overdue says that it is given up.
 	problem *fault.Error
+	overdue bool
 	// ready is how many pods of this version answer.
 	ready int32
 }
@@ -66,6 +67,7 @@ func judgeDeployment(deployment *appsv1.Deployment, wanted int32) rollout {
 		o.message = fmt.Sprintf("%d pods have yet to go", status.Replicas-wanted)
 	}
 	for _, condition := range status.Conditions {
+		o.overdue = o.overdue || (condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse)
 		switch {
 		case condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue:
 			o.problem = fault.Terminal(v1alpha1.ReasonQuotaExceeded, "the cluster refuses the pods: %s", condition.Message)

@@ -43,8 +43,17 @@ type scope struct {
 	obstacleAgain time.Duration
 	// collectAgain is how soon to look for old environments.
 	collectAgain time.Duration
-	// paceAgain is how soon to ask again whether the pods may be replaced because sless has changed.
-	paceAgain time.Duration
+	// built says that the image is of what the spec says, on whatever image of its runtime; catalogue is the one that the catalogue names,
+	// and paused that nobody is to be brought to it.
+	built     bool
+	catalogue string
+	paused    bool
+	// podsWait says that the Deployment would get other pods although the tenant has changed nothing, and that it is not its turn.
+	podsWait bool
+	// upgradeStep is how far the build on the catalogue's image is.
+	upgradeStep string
+	// upgradeAgain is how soon to go on with an upgrade.
+	upgradeAgain time.Duration
 }
 
 // image is what a source was made into.
@@ -148,7 +157,7 @@ func (s *scope) again() (after time.Duration) {
 	}
 	sooner(s.obstacleAgain)
 	sooner(s.collectAgain)
-	sooner(s.paceAgain)
+	sooner(s.upgradeAgain)
 	if s.envFollows {
 		sooner(followEvery)
 	}

@@ -61,7 +61,11 @@ func (s *stage) start(cfg *config.Config) {
 	if s.stop != nil {
 		s.stop()
 	}
-	s.builder = &fakeBuilder{states: map[string]build.State{}, events: make(chan build.Owner, 100)}
+	states := map[string]build.State{}
+	if s.builder != nil { // the registry outlives a process
+		states = s.builder.states
+	}
+	s.builder = &fakeBuilder{states: states, events: make(chan build.Owner, 100)}
 	s.gateways = &fakeGateways{}
 	pullConfig := filepath.Join(t.TempDir(), "config.json")
 	if err := os.WriteFile(pullConfig, []byte(`{"auths":{}}`), 0o600); err != nil {
@@ -171,7 +175,6 @@ func (s *stage) deployment(name string) *appsv1.Deployment {
 	return deployment
 }
 
-// rollOut plays the controller of Deployments: every pod that the Deployment asks for now answers.
 // service returns the Service of a Function.
 func (s *stage) service(name string) *corev1.Service {
 	s.t.Helper()
@@ -182,6 +185,7 @@ func (s *stage) service(name string) *corev1.Service {
 	return service
 }
 
+// rollOut plays the controller of Deployments: every pod that the Deployment asks for now answers.
 func (s *stage) rollOut(name string) { s.t.Helper(); s.rollOutWith(name, nil) }
 
 func (s *stage) rollOutWith(name string, edit func(*appsv1.DeploymentStatus)) {
@@ -229,7 +233,8 @@ func (s *stage) built(codeHash, image string) {
 	}})
 }
 
-// fakeBuilder says what the test told it, by the code hash of the request. What it was not told of is being built.
+// fakeBuilder says what the test told it, by the code hash of the request, or that and its runtime image with "on" between. What it was
+// not told of is being built.
 type fakeBuilder struct {
 	mu      sync.Mutex
 	states  map[string]build.State
@@ -264,6 +269,9 @@ func (b *fakeBuilder) Ensure(_ context.Context, request build.Request) build.Sta
 	}
 	if !known {
 		b.owners = append(b.owners, request.Owner)
+	}
+	if state, ok := b.states[request.CodeHash+" on "+request.Runtime.Image]; ok {
+		return state
 	}
 	if state, ok := b.states[request.CodeHash]; ok {
 		return state

@@ -28,6 +28,7 @@ func setStatus(s *scope, cfg *config.Config) {
 		status.CodeHash = s.function.Spec.CodeHash
 	}
 	setBuild(status, s.builder)
+	setUpgrade(s)
 	status.Replicas, status.ReadyReplicas = 0, 0
 	if s.deployment != nil {
 		status.Replicas = s.deployment.Status.Replicas
@@ -42,6 +43,9 @@ func setStatus(s *scope, cfg *config.Config) {
 // readyReplicas counts the pods that answer of the version that is deployed: the one that is wanted, or the one before it as long as that
 // goes on serving.
 func readyReplicas(s *scope) int32 {
+	if s.steady() {
+		return min(s.replicas(), s.deployment.Status.ReadyReplicas)
+	}
 	if s.deployed {
 		return s.rollout.ready
 	}
@@ -107,6 +111,8 @@ func readyCondition(s *scope) metav1.Condition {
 		return obstacleCondition(s, kind, withOld(s, s.obstacle.Message))
 	case s.image == nil:
 		return condition(s, kind, metav1.ConditionUnknown, v1alpha1.ReasonPending, "the source was not looked at yet")
+	case s.steady():
+		return servingCondition(s)
 	case !s.deployed:
 		return condition(s, kind, metav1.ConditionUnknown, v1alpha1.ReasonDeploying, "the version is about to be deployed")
 	case s.rollout.problem != nil:
@@ -115,10 +121,15 @@ func readyCondition(s *scope) metav1.Condition {
 		return condition(s, kind, metav1.ConditionUnknown, v1alpha1.ReasonDeploying, s.rollout.message)
 	case !s.routing.Complete:
 		return condition(s, kind, metav1.ConditionUnknown, v1alpha1.ReasonRouting, s.routing.Message)
-	case s.replicas() == 0:
-		return condition(s, kind, metav1.ConditionTrue, offReason(s), offMessage(s))
 	}
-	return condition(s, kind, metav1.ConditionTrue, v1alpha1.ReasonReady, "the version that the spec asks for serves")
+	return servingCondition(s)
+}
+
+func servingCondition(s *scope) metav1.Condition {
+	if s.replicas() == 0 {
+		return condition(s, v1alpha1.Ready, metav1.ConditionTrue, offReason(s), offMessage(s)+upgradeNote(s))
+	}
+	return condition(s, v1alpha1.Ready, metav1.ConditionTrue, v1alpha1.ReasonReady, "the version that the spec asks for serves"+upgradeNote(s))
 }
 
 // withOld says that calls are still answered although the version that the spec asks for does not serve.

@@ -45,6 +45,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(byLabels)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.byTenant), builder.WithPredicates(onlyDeletes)).
 		WatchesRawSource(source.Func(r.builds)).
+		WatchesRawSource(source.Func(r.giveTurns)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
