@@ -17,12 +17,13 @@ import (
 type options struct {
 	publicAddress, internalAddress, adminAddress string
 	kubeconfig                                   string
+	tlsCertFile, tlsKeyFile                      string
 	domain                                       string
 	trustedProxies                               prefixes
 	callers                                      string
 	maxBodyBytes                                 int64
 	maxHeaderBytes                               int
-	maxWaiting                                   int
+	maxWaiting, maxWaitingTotal                  int
 	headerTimeout, bodyTimeout, idleTimeout      time.Duration
 	waitTimeout                                  time.Duration
 	drainDelay, drainTimeout                     time.Duration
@@ -39,12 +40,15 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.internalAddress, "internal-address", ":8082", "address of the listener for operator and apiserver")
 	f.StringVar(&o.adminAddress, "admin-address", ":9090", "address of the listener for health, metrics and profiles")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's own account")
+	f.StringVar(&o.tlsCertFile, "tls-cert-file", "", "PEM file with the public listener's certificate and its chain, read again when it changes; empty: no TLS")
+	f.StringVar(&o.tlsKeyFile, "tls-key-file", "", "PEM file with the certificate's key")
 	f.StringVar(&o.domain, "domain", "", "domain under which every function has a host of its own; empty: only paths")
 	f.Var(&o.trustedProxies, "trusted-proxies", "address ranges, separated by commas, of proxies whose X-Forwarded-* and X-Request-Id are believed")
 	f.StringVar(&o.callers, "callers", defaultCallers, "users, separated by commas, that may use the internal listener")
 	f.Int64Var(&o.maxBodyBytes, "max-body-bytes", 32<<20, "largest request body")
 	f.IntVar(&o.maxHeaderBytes, "max-header-bytes", 128<<10, "largest request head")
 	f.IntVar(&o.maxWaiting, "max-waiting", 1000, "how many requests of one function may wait for a free pod")
+	f.IntVar(&o.maxWaitingTotal, "max-waiting-total", 10_000, "how many requests of all functions together may wait for a free pod")
 	f.DurationVar(&o.headerTimeout, "header-timeout", 10*time.Second, "how long a caller may take to send the head of a request")
 	f.DurationVar(&o.bodyTimeout, "body-timeout", time.Minute, "how long a caller may send nothing of a body that it owes")
 	f.DurationVar(&o.idleTimeout, "idle-timeout", 3*time.Minute, "how long a caller's connection may be without a request; longer than a proxy in front keeps it")
@@ -73,8 +77,11 @@ func (o *options) check() error {
 	default:
 		return fmt.Errorf("-access-log is %q: must be all, errors or off", o.accessLog)
 	}
-	if o.maxBodyBytes <= 0 || o.maxHeaderBytes <= 0 || o.maxWaiting < 0 {
-		return fmt.Errorf("-max-body-bytes and -max-header-bytes must be greater than 0, -max-waiting at least 0")
+	if (o.tlsCertFile == "") != (o.tlsKeyFile == "") {
+		return fmt.Errorf("-tls-cert-file and -tls-key-file go together")
+	}
+	if o.maxBodyBytes <= 0 || o.maxHeaderBytes <= 0 || o.maxWaiting < 0 || o.maxWaitingTotal < 0 {
+		return fmt.Errorf("-max-body-bytes and -max-header-bytes must be greater than 0, -max-waiting and -max-waiting-total at least 0")
 	}
 	for name, d := range map[string]time.Duration{
 		"header-timeout": o.headerTimeout, "body-timeout": o.bodyTimeout, "idle-timeout": o.idleTimeout, "wait-timeout": o.waitTimeout, "drain-timeout": o.drainTimeout,

@@ -34,12 +34,16 @@ type gateway struct {
 	logger    *slog.Logger
 	proxy     *proxy.Gateway
 	transport *http.Transport
+	h2c       *http.Transport
+	room      *backend.Room
 	access    *access.Log
-	table     *route.Table
-	metrics   *metrics.Metrics
-	watcher   *watch.Watcher
-	ready     admin.Readiness
-	listeners []listener
+	// certificate is the public listener's; nil without TLS.
+	certificate *certificate
+	table       *route.Table
+	metrics     *metrics.Metrics
+	watcher     *watch.Watcher
+	ready       admin.Readiness
+	listeners   []listener
 	// sleep is time.Sleep, which tests take into their own hands.
 	sleep func(time.Duration)
 }
@@ -49,6 +53,13 @@ type listener struct {
 	net.Listener
 	name   string
 	server *http.Server
+}
+
+func (l *listener) serve() error {
+	if l.server.TLSConfig != nil {
+		return l.server.ServeTLS(l.Listener, "", "")
+	}
+	return l.server.Serve(l.Listener)
 }
 
 // build makes the gateway and opens its listeners. Requests are logged to accessLog.
@@ -62,9 +73,16 @@ func build(o *options, logger *slog.Logger, accessLog io.Writer) (*gateway, erro
 		return nil, err
 	}
 	g := &gateway{options: o, logger: logger, table: route.NewTable(o.domain), transport: proxy.NewTransport(), access: access.New(accessLog), sleep: time.Sleep}
-	g.metrics = metrics.New(g.table.Len)
+	if o.tlsCertFile != "" {
+		if g.certificate, err = newCertificate(o.tlsCertFile, o.tlsKeyFile); err != nil {
+			return nil, err
+		}
+	}
+	g.h2c = proxy.NewH2C(g.transport)
+	g.room = backend.NewRoom(o.maxWaitingTotal)
+	g.metrics = metrics.New(g.table.Len, g.room.Waiting)
 	g.proxy = proxy.New(proxy.Options{
-		Table: g.table, Metrics: g.metrics, Transport: g.transport,
+		Table: g.table, Metrics: g.metrics, Transport: g.transport, H2C: g.h2c,
 		Auth:           auth.New(clients, strings.Split(o.callers, ",")),
 		Access:         g.access,
 		LogRequests:    proxy.LogRequests(o.accessLog),
@@ -73,7 +91,7 @@ func build(o *options, logger *slog.Logger, accessLog io.Writer) (*gateway, erro
 	})
 	asker := backend.NewHTTPAsker(g.transport, maxAsking)
 	g.watcher, err = watch.New(clients, g.table, func(namespace, name string) *route.Route {
-		return &route.Route{Namespace: namespace, Name: name, Pool: backend.NewPool(asker, o.maxWaiting), Meter: g.metrics.Meter(namespace, name)}
+		return &route.Route{Namespace: namespace, Name: name, Pool: backend.NewPool(asker, o.maxWaiting, g.room), Meter: g.metrics.Meter(namespace, name)}
 	})
 	if err != nil {
 		return nil, err
@@ -103,7 +121,11 @@ func (g *gateway) listen() error {
 			g.closeListeners()
 			return fmt.Errorf("%s listener: %w", l.name, err)
 		}
-		g.listeners = append(g.listeners, listener{Listener: opened, name: l.name, server: g.server(l.handler)})
+		server := g.server(l.handler)
+		if l.name == "public" && g.certificate != nil {
+			server.TLSConfig = g.certificate.config()
+		}
+		g.listeners = append(g.listeners, listener{Listener: opened, name: l.name, server: server})
 	}
 	return nil
 }
@@ -119,6 +141,7 @@ func (g *gateway) closeListeners() {
 func (g *gateway) server(handler http.Handler) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)            // with TLS
 	protocols.SetUnencryptedHTTP2(true) // as an Ingress may speak it
 	return &http.Server{
 		Handler:                      handler,
@@ -143,10 +166,13 @@ func (g *gateway) serve(ctx context.Context) error {
 	})
 	for _, l := range g.listeners {
 		running.Go(func() {
-			if err := l.server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
+			if err := l.serve(); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("%s listener: %w", l.name, err)
 			}
 		})
+	}
+	if g.certificate != nil {
+		running.Go(func() { g.certificate.follow(watching, g.logger) })
 	}
 	var err error
 	select {
@@ -163,6 +189,7 @@ func (g *gateway) serve(ctx context.Context) error {
 		r.Pool.Close()
 	}
 	g.transport.CloseIdleConnections()
+	g.h2c.CloseIdleConnections()
 	g.access.Flush()
 	return err
 }

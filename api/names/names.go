@@ -43,6 +43,9 @@ const (
 	PortName = "http"
 	// RevisionHeader is on every answer of /_sless/health and says which version of a function a pod is.
 	RevisionHeader = "Sless-Revision"
+	// ProtocolHeader, on the answers of /_sless/health, is H2C when the pod wants its calls in HTTP/2 without TLS.
+	ProtocolHeader = "Sless-Protocol"
+	H2C            = "h2c"
 	// PayloadHeader, set by the gateway, tells the runtime the shape of the event.
 	PayloadHeader = "Sless-Payload"
 	// OverloadHeader marks a 503 with which a runtime refused a call before the handler saw it.

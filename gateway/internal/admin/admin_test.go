@@ -22,7 +22,7 @@ func (away) Ask(context.Context, string) (backend.Answer, error) {
 
 func TestAdmin(t *testing.T) {
 	table := route.NewTable("")
-	counters := metrics.New(table.Len)
+	counters := metrics.New(table.Len, func() int { return 0 })
 	ready := &Readiness{}
 	handler := Handler(table, ready, counters.Gatherer())
 	ask := func(method, path string) (int, string) {
@@ -46,7 +46,7 @@ func TestAdmin(t *testing.T) {
 	expect("/healthz", 200, "")
 
 	expect("/routes/ns/f", 404, `{"enabled":false,"revisions":{}}`)
-	r := &route.Route{Namespace: "ns", Name: "f", Pool: backend.NewPool(away{}, 1), Meter: counters.Meter("ns", "f")}
+	r := &route.Route{Namespace: "ns", Name: "f", Pool: backend.NewPool(away{}, 1, backend.NewRoom(1000)), Meter: counters.Meter("ns", "f")}
 	defer r.Pool.Close()
 	r.SetSpec(&route.Spec{Access: route.Disabled})
 	r.Pool.SetTargets([]backend.Target{{Address: "127.0.0.1:1", UID: "1", Ready: true, Serving: true}}, "")

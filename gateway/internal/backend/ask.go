@@ -31,6 +31,8 @@ type Answer struct {
 	Healthy bool
 	// Revision is what it runs.
 	Revision string
+	// H2C says that it wants HTTP/2.
+	H2C bool
 }
 
 // Asker asks a pod about itself.
@@ -70,7 +72,11 @@ func (a *HTTPAsker) Ask(ctx context.Context, address string) (Answer, error) {
 	}
 	defer response.Body.Close()
 	_, _ = io.CopyN(io.Discard, response.Body, 4096) // read to the end, the connection can be used again
-	return Answer{Healthy: response.StatusCode == http.StatusOK, Revision: believable(response.Header.Get(names.RevisionHeader))}, nil
+	return Answer{
+		Healthy:  response.StatusCode == http.StatusOK,
+		Revision: believable(response.Header.Get(names.RevisionHeader)),
+		H2C:      response.Header.Get(names.ProtocolHeader) == names.H2C,
+	}, nil
 }
 
 // believable returns the revision if it looks like one. It is a tenant's process that said it, and it goes into JSON for the operator.
@@ -132,6 +138,8 @@ func (p *Pool) learn(e *Endpoint, answer Answer, err error) (pause time.Duration
 	}
 	e.heard = e.heard || !errors.Is(err, context.DeadlineExceeded)
 	if err == nil {
+		e.Reached()
+		e.h2c.Store(answer.H2C)
 		if answer.Revision != "" && answer.Revision != e.revision {
 			e.revision = answer.Revision
 			p.noteRevision(answer.Revision)

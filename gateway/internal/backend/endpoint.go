@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,10 +20,15 @@ type Target struct {
 	Terminating bool
 }
 
-// Endpoint is one pod of a function as the gateway knows it. All fields but Address are guarded by the pool's mutex.
+// Endpoint is one pod of a function as the gateway knows it. The pool's mutex guards what is not atomic, but for Address.
 type Endpoint struct {
 	// Address is host:port.
 	Address string
+
+	// h2c says that the pod asked for HTTP/2.
+	h2c atomic.Bool
+	// timeouts counts connections that did not come about in time since the last that did.
+	timeouts atomic.Int32
 
 	target   Target
 	inFlight int
@@ -40,6 +46,16 @@ type Endpoint struct {
 	asking bool
 	ctx    context.Context
 	stop   context.CancelFunc
+}
+
+// H2C says that the pod wants to be spoken to in HTTP/2 without TLS.
+func (e *Endpoint) H2C() bool { return e.h2c.Load() }
+
+// Reached notes that a connection came about.
+func (e *Endpoint) Reached() {
+	if e.timeouts.Load() != 0 {
+		e.timeouts.Store(0)
+	}
 }
 
 // usable says whether new requests may go there.

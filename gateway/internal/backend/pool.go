@@ -13,6 +13,7 @@ import (
 type Pool struct {
 	asker      Asker
 	maxWaiting int
+	room       *Room
 	askers     sync.WaitGroup
 
 	// mu guards everything below, and the fields of the endpoints. Nothing blocks while it is held.
@@ -38,9 +39,9 @@ const (
 	stopping
 )
 
-// NewPool returns an empty pool in front of which at most maxWaiting requests wait.
-func NewPool(asker Asker, maxWaiting int) *Pool {
-	return &Pool{asker: asker, maxWaiting: maxWaiting, endpoints: map[string]*Endpoint{}}
+// NewPool returns an empty pool in front of which at most maxWaiting requests wait, and no more than room has places for.
+func NewPool(asker Asker, maxWaiting int, room *Room) *Pool {
+	return &Pool{asker: asker, maxWaiting: maxWaiting, room: room, endpoints: map[string]*Endpoint{}}
 }
 
 // SetLimit sets how many calls an endpoint may have in flight; 0 is no limit.
@@ -99,17 +100,26 @@ func (e *Endpoint) update(target Target) {
 	}
 }
 
-// Eject takes an endpoint to which no connection could be made out of the choice until it answers again.
-func (p *Pool) Eject(e *Endpoint) {
+// maxTimeouts is how many connections in a row may not come about in time before an endpoint is ejected. A refusal is an answer, and one is enough;
+// silence may be a lost packet.
+const maxTimeouts = 2
+
+// Eject takes an endpoint to which no connection could be made out of the choice until it answers again, and says whether it did: when it was time
+// that ran out, only after that has happened before.
+func (p *Pool) Eject(e *Endpoint, timedOut bool) bool {
+	if timedOut && e.timeouts.Add(1) < maxTimeouts {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e.ctx.Err() != nil {
-		return
+	if e.ctx.Err() != nil || e.ejected {
+		return false
 	}
 	e.ejected, e.answered = true, false
 	e.since = time.Now()
 	p.changed()
 	p.startAsking(e)
+	return true
 }
 
 // Revisions returns how many usable endpoints there are of each revision; of those that have not told theirs, under "".

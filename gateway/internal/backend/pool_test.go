@@ -89,7 +89,7 @@ func check(t *testing.T, what string, want, got any) {
 func TestStartingPodIsUsedAsSoonAsItAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := newPods()
-		p := NewPool(pods, 10)
+		p := NewPool(pods, 10, NewRoom(1000))
 		defer p.Close()
 		p.SetTargets([]Target{starting("a")}, "")
 		began := time.Now()
@@ -115,7 +115,7 @@ func TestStartingPodIsUsedAsSoonAsItAnswers(t *testing.T) {
 func TestAskingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := newPods()
-		p := NewPool(pods, 10)
+		p := NewPool(pods, 10, NewRoom(1000))
 		defer p.Close()
 		p.SetTargets([]Target{starting("a")}, "")
 		time.Sleep(askFor + time.Minute)
@@ -136,7 +136,7 @@ func TestReadyPodIsAskedForItsRevisionOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := newPods()
 		pods.set("silent", Answer{Healthy: true})
-		p := NewPool(pods, 10)
+		p := NewPool(pods, 10, NewRoom(1000))
 		defer p.Close()
 		p.SetTargets([]Target{ready("silent"), ready("late")}, "")
 		check(t, "usable before anything is known", 20, func() (sum int) {
@@ -156,7 +156,7 @@ func TestReadyPodIsAskedForItsRevisionOnly(t *testing.T) {
 func TestNewestRevisionFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := newPods()
-		p := NewPool(pods, 10)
+		p := NewPool(pods, 10, NewRoom(1000))
 		defer p.Close()
 		pods.set("old1", Answer{Healthy: true, Revision: "r1"})
 		pods.set("old2", Answer{Healthy: true, Revision: "r1"})
@@ -198,7 +198,7 @@ func TestWantedRevisionFirst(t *testing.T) {
 		pods := newPods()
 		pods.set("old", Answer{Healthy: true, Revision: "r1"})
 		pods.set("new", Answer{Healthy: true, Revision: "r2"})
-		p := NewPool(pods, 10)
+		p := NewPool(pods, 10, NewRoom(1000))
 		defer p.Close()
 		p.SetTargets([]Target{ready("old")}, "r1")
 		synctest.Wait()
@@ -219,7 +219,7 @@ func TestTerminatingPods(t *testing.T) {
 		pods := newPods()
 		pods.set("a", Answer{Healthy: true, Revision: "r1"})
 		pods.set("b", Answer{Healthy: true, Revision: "r1"})
-		p := NewPool(pods, 10)
+		p := NewPool(pods, 10, NewRoom(1000))
 		defer p.Close()
 		p.SetTargets([]Target{ready("a"), terminating("b")}, "")
 		synctest.Wait()
@@ -238,7 +238,7 @@ func TestEjectedPodReturnsWhenItAnswers(t *testing.T) {
 		pods := newPods()
 		pods.set("a", Answer{Healthy: true, Revision: "r1"})
 		pods.set("b", Answer{Healthy: true, Revision: "r1"})
-		p := NewPool(pods, 10)
+		p := NewPool(pods, 10, NewRoom(1000))
 		defer p.Close()
 		p.SetTargets([]Target{ready("a"), ready("b")}, "")
 		synctest.Wait()
@@ -249,7 +249,7 @@ func TestEjectedPodReturnsWhenItAnswers(t *testing.T) {
 		pods.mu.Lock()
 		delete(pods.answers, e.Address)
 		pods.mu.Unlock()
-		p.Eject(e)
+		p.Eject(e, false)
 		p.Release(e)
 		check(t, "ejected", 0, chosen(t, p, 20)[e.Address])
 		time.Sleep(time.Hour) // longer than pods are asked that the kubelet does not call ready
@@ -262,11 +262,37 @@ func TestEjectedPodReturnsWhenItAnswers(t *testing.T) {
 	})
 }
 
+// One connection that does not come about in time is no proof; another one right after it is, unless the pod was reached between them.
+func TestRepeatedTimeoutsEject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods()
+		p := NewPool(pods, 10, NewRoom(10))
+		defer p.Close()
+		p.SetTargets([]Target{ready("a"), ready("b")}, "")
+		e, err := p.Try(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Release(e)
+		for range 3 {
+			check(t, "ejected by one", false, p.Eject(e, true))
+			e.Reached()
+		}
+		p.Eject(e, true)
+		check(t, "ejected by two", true, p.Eject(e, true))
+		check(t, "ejected again", false, p.Eject(e, true))
+		check(t, "calls there", 0, chosen(t, p, 20)[e.Address])
+		pods.set(e.Address, Answer{Healthy: true, Revision: "r1"})
+		time.Sleep(time.Second)
+		check(t, "by one after it has answered", false, p.Eject(e, true))
+	})
+}
+
 func TestPodAtAnOldAddressIsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := newPods()
 		pods.set("a", Answer{Healthy: true, Revision: "r1"})
-		p := NewPool(pods, 10)
+		p := NewPool(pods, 10, NewRoom(1000))
 		defer p.Close()
 		p.SetTargets([]Target{starting("a")}, "")
 		synctest.Wait()
@@ -284,7 +310,7 @@ func TestReadinessLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := newPods()
 		pods.set("a", Answer{Healthy: true, Revision: "r1"})
-		p := NewPool(pods, 10)
+		p := NewPool(pods, 10, NewRoom(1000))
 		defer p.Close()
 		p.SetTargets([]Target{starting("a")}, "")
 		synctest.Wait()
@@ -297,7 +323,7 @@ func TestReadinessLost(t *testing.T) {
 }
 
 func TestLeastInFlightOfTwo(t *testing.T) {
-	p := NewPool(newPods(), 10)
+	p := NewPool(newPods(), 10, NewRoom(1000))
 	defer p.Close()
 	var targets []Target
 	for i := range 4 {
@@ -336,7 +362,7 @@ func TestSettled(t *testing.T) {
 			"answers":  {pods, []Target{ready("a")}, true},
 			"refuses":  {pods, []Target{ready("b")}, true},
 		} {
-			p := NewPool(test.asker, 10)
+			p := NewPool(test.asker, 10, NewRoom(1000))
 			p.SetTargets(test.targets, "")
 			time.Sleep(10 * time.Second)
 			if got := p.Settled(); got != test.want {
@@ -348,7 +374,7 @@ func TestSettled(t *testing.T) {
 }
 
 func TestTryLeavesOut(t *testing.T) {
-	p := NewPool(newPods(), 10)
+	p := NewPool(newPods(), 10, NewRoom(1000))
 	defer p.Close()
 	p.SetTargets([]Target{ready("a"), ready("b")}, "")
 	first, err := p.Try(nil)

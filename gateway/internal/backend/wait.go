@@ -13,6 +13,8 @@ var (
 	ErrNone = errors.New("no usable endpoint")
 	// ErrBusy says that every usable endpoint had as many calls as it may have.
 	ErrBusy = errors.New("all endpoints busy")
+	// ErrCrowded says that too many requests, of all functions together, wait already.
+	ErrCrowded = errors.New("too many requests wait")
 )
 
 // queue is the requests that wait, first come first served. The pool's mutex guards it.
@@ -56,6 +58,11 @@ func (p *Pool) Wait(ctx context.Context, deadline time.Time) (*Endpoint, error) 
 		p.mu.Unlock()
 		return e, err
 	}
+	if !p.room.enter() {
+		p.mu.Unlock()
+		return nil, ErrCrowded
+	}
+	defer p.room.leave()
 	w := waiter{given: make(chan *Endpoint, 1)}
 	place := p.waiters.waiting.PushBack(w)
 	p.mu.Unlock()

@@ -15,7 +15,7 @@ func full(t *testing.T, maxWaiting int) (*Pool, *Endpoint) {
 	t.Helper()
 	pods := newPods()
 	pods.set("a", Answer{Healthy: true, Revision: "r1"})
-	p := NewPool(pods, maxWaiting)
+	p := NewPool(pods, maxWaiting, NewRoom(1000))
 	p.SetLimit(1)
 	p.SetTargets([]Target{ready("a")}, "")
 	e, err := p.Try(nil)
@@ -91,6 +91,39 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
+// One room bounds the queues of all pools together.
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := NewRoom(2)
+		waits := make(chan error)
+		wait := func(p *Pool, ctx context.Context) {
+			_, err := p.Wait(ctx, time.Now().Add(time.Hour))
+			waits <- err
+		}
+		a, b := NewPool(newPods(), 10, room), NewPool(newPods(), 10, room)
+		defer a.Close()
+		defer b.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		go wait(a, ctx)
+		go wait(b, ctx)
+		synctest.Wait()
+		check(t, "waiting", 2, room.Waiting())
+		for _, p := range []*Pool{a, b} {
+			go wait(p, ctx)
+			check(t, "when the room is full", ErrCrowded.Error(), (<-waits).Error())
+		}
+		cancel()
+		<-waits
+		<-waits
+		check(t, "in the end", 0, room.Waiting())
+		go wait(a, t.Context())
+		synctest.Wait()
+		check(t, "waiting again", 1, room.Waiting())
+		a.Close()
+		check(t, "of a function that goes", ErrNone.Error(), (<-waits).Error())
+	})
+}
+
 func TestCloseSendsWaitersAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, held := full(t, 2)
@@ -140,7 +173,7 @@ func TestMoreReplicasServeThoseWhoWait(t *testing.T) {
 // TestNothingIsLost lets many requests wait, give up, leave and release at once, and counts that no endpoint is lost or given twice.
 func TestNothingIsLost(t *testing.T) {
 	const limit = 3
-	p := NewPool(newPods(), 20)
+	p := NewPool(newPods(), 20, NewRoom(1000))
 	defer p.Close()
 	p.SetLimit(limit)
 	p.SetTargets([]Target{ready("a"), ready("b")}, "")

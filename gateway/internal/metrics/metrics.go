@@ -28,8 +28,9 @@ type Metrics struct {
 	unknown  *Meter
 }
 
-// New returns metrics in a registry of their own. routes says how many routes there are, when it is asked.
-func New(routes func() int) *Metrics {
+// New returns metrics in a registry of their own. routes says how many routes there are, and waiting how many requests wait, when they are
+// asked.
+func New(routes, waiting func() int) *Metrics {
 	function := []string{"namespace", "function"}
 	and := func(label string) []string { return []string{"namespace", "function", label} }
 	m := &Metrics{
@@ -55,7 +56,9 @@ func New(routes func() int) *Metrics {
 	}
 	count := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sless_gateway_routes", Help: "Functions in the route table."},
 		func() float64 { return float64(routes()) })
-	m.registry.MustRegister(m.requests, m.seconds, m.bytes, m.refusals, m.inFlight, m.ejected, m.waiting, m.synced, count,
+	queued := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sless_gateway_requests_waiting",
+		Help: "Requests of all functions that wait for a free pod."}, func() float64 { return float64(waiting()) })
+	m.registry.MustRegister(m.requests, m.seconds, m.bytes, m.refusals, m.inFlight, m.ejected, m.waiting, m.synced, count, queued,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.unknown = m.Meter("", "")
 	return m

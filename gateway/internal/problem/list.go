@@ -16,6 +16,8 @@ var (
 		Detail: "No replica of the function could take the request in time.", RetryAfter: 2}
 	ErrOverLimit = &Problem{Status: http.StatusTooManyRequests, Code: OverLimit, Title: "Too many requests",
 		Detail: "Every replica of the function runs as many calls as its concurrency allows.", RetryAfter: 1}
+	ErrGatewayBusy = &Problem{Status: http.StatusServiceUnavailable, Code: GatewayBusy, Title: "Gateway busy",
+		Detail: "Too many requests wait at this gateway already.", RetryAfter: 1}
 	ErrBodyTooLarge = &Problem{Status: http.StatusRequestEntityTooLarge, Code: BodyTooLarge, Title: "Request body too large",
 		Detail: "The request's body is larger than this gateway lets through."}
 	ErrBodyTimeout = &Problem{Status: http.StatusRequestTimeout, Code: BodyTimeout, Title: "Request body too slow",

@@ -16,6 +16,7 @@ const (
 	Disabled         Code = "disabled"
 	NoEndpoint       Code = "no_endpoint"
 	ScaledToZero     Code = "scaled_to_zero"
+	GatewayBusy      Code = "gateway_busy"
 	MethodNotAllowed Code = "method_not_allowed"
 	FunctionTimeout  Code = "function_timeout"
 	FunctionFailed   Code = "function_failed"

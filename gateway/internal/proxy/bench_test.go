@@ -57,11 +57,11 @@ func BenchmarkProxy(b *testing.B) {
 
 func benchGateway(b *testing.B, pod *httptest.Server, routes, limit int) *httptest.Server {
 	table, transport := route.NewTable(""), NewTransport()
-	counters := metrics.New(table.Len)
+	counters := metrics.New(table.Len, func() int { return 0 })
 	asker := backend.NewHTTPAsker(transport, 10)
 	for i := range routes {
 		name := fmt.Sprint("function-", i)
-		r := &route.Route{Namespace: "ns", Name: name, Pool: backend.NewPool(asker, 100), Meter: counters.Meter("ns", name)}
+		r := &route.Route{Namespace: "ns", Name: name, Pool: backend.NewPool(asker, 100, backend.NewRoom(1000)), Meter: counters.Meter("ns", name)}
 		r.SetSpec(&route.Spec{Access: route.Open, Timeout: soon, Concurrency: limit})
 		if i == 0 {
 			address := pod.Listener.Addr().String()

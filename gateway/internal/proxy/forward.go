@@ -50,8 +50,9 @@ func (g *Gateway) RoundTrip(out *http.Request) (*http.Response, error) {
 			tour.full = true
 			err = problem.ErrOverLimit
 		case isDial(err) && c.Err() == nil:
-			c.route.Pool.Eject(e)
-			c.meter.Ejected()
+			if c.route.Pool.Eject(e, isTimeout(err)) {
+				c.meter.Ejected()
+			}
 			tour.full = false
 			err = problem.ErrNoEndpoint
 		default:
@@ -72,7 +73,15 @@ func (c *call) send(out *http.Request, e *backend.Endpoint) (*http.Response, err
 	out.URL.Host = e.Address
 	out.Body = c.body.next()
 	c.watchdog.set(answering, c.spec.Timeout+grace)
-	return c.gateway.Transport.RoundTrip(out)
+	transport := c.gateway.Transport
+	if e.H2C() && out.Header["Upgrade"] == nil { // HTTP/2 has no such thing
+		transport = c.gateway.H2C
+	}
+	response, err := transport.RoundTrip(out)
+	if err == nil {
+		e.Reached()
+	}
+	return response, err
 }
 
 // tour is a request's way from pod to pod.
@@ -115,6 +124,8 @@ func (t *tour) next() (*backend.Endpoint, error) {
 		return nil, problem.ErrNoEndpoint
 	case errors.Is(err, backend.ErrBusy):
 		return nil, problem.ErrOverLimit
+	case errors.Is(err, backend.ErrCrowded):
+		return nil, problem.ErrGatewayBusy
 	}
 	return nil, err
 }
@@ -152,6 +163,11 @@ func isOverload(response *http.Response) bool {
 func isDial(err error) bool {
 	failed, ok := errors.AsType[*net.OpError](err)
 	return ok && failed.Op == "dial"
+}
+
+func isTimeout(err error) bool {
+	failed, ok := errors.AsType[net.Error](err)
+	return ok && failed.Timeout()
 }
 
 // discard reads a short answer to its end, so that its connection can be used again.

@@ -21,8 +21,8 @@ import (
 type Options struct {
 	Table   *route.Table
 	Metrics *metrics.Metrics
-	// Transport carries requests to pods.
-	Transport http.RoundTripper
+	// Transport carries requests to pods, H2C to those that ask for HTTP/2.
+	Transport, H2C http.RoundTripper
 	// Auth guards the internal listener.
 	Auth *auth.Authenticator
 	// Access gets a line for every request that LogRequests asks for.

@@ -43,6 +43,8 @@ type stack struct {
 	public    *httptest.Server
 	internal  *httptest.Server
 	transport *http.Transport
+	h2c       *http.Transport
+	room      *backend.Room
 	log       *syncBuffer
 	asker     backend.Asker
 }
@@ -51,10 +53,11 @@ type stack struct {
 func newStack(t *testing.T, domain string, change func(*Options)) *stack {
 	t.Helper()
 	s := &stack{T: t, table: route.NewTable(domain), transport: NewTransport(), log: &syncBuffer{}}
-	s.metrics = metrics.New(s.table.Len)
+	s.metrics = metrics.New(s.table.Len, func() int { return s.room.Waiting() })
+	s.h2c, s.room = NewH2C(s.transport), backend.NewRoom(1000)
 	s.asker = backend.NewHTTPAsker(s.transport, 100)
 	options := Options{
-		Table: s.table, Metrics: s.metrics, Transport: s.transport, Auth: auth.New(reviewer{}, []string{"operator"}),
+		Table: s.table, Metrics: s.metrics, Transport: s.transport, H2C: s.h2c, Auth: auth.New(reviewer{}, []string{"operator"}),
 		Access: access.New(s.log), LogRequests: LogAll,
 		MaxBodyBytes: 32 << 20, BodyTimeout: soon, WaitTimeout: soon,
 	}
@@ -74,6 +77,7 @@ func newStack(t *testing.T, domain string, change func(*Options)) *stack {
 			r.Pool.Close()
 		}
 		s.transport.CloseIdleConnections()
+		s.h2c.CloseIdleConnections()
 	})
 	return s
 }
@@ -91,7 +95,7 @@ func open() *route.Spec { return &route.Spec{Access: route.Open, Timeout: soon} 
 
 // function makes ns/name, served by pods.
 func (s *stack) function(name string, spec *route.Spec, pods ...*pod) *route.Route {
-	r := &route.Route{Namespace: "ns", Name: name, Pool: backend.NewPool(s.asker, 100), Meter: s.metrics.Meter("ns", name)}
+	r := &route.Route{Namespace: "ns", Name: name, Pool: backend.NewPool(s.asker, 100, s.room), Meter: s.metrics.Meter("ns", name)}
 	r.SetSpec(spec)
 	r.Pool.SetTargets(targetsOf(pods...), "")
 	s.table.Put(r)

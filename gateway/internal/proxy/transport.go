@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"time"
@@ -14,6 +15,23 @@ const (
 	// maxAnswerHead bounds the head of a function's answer.
 	maxAnswerHead = 256 << 10
 )
+
+// NewH2C returns the Transport to pods that ask for HTTP/2. It dials as the other one does, which must be made before, and has one connection to a pod, of whose
+// health nothing but pings would tell.
+func NewH2C(like *http.Transport) *http.Transport {
+	protocols := &http.Protocols{}
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return like.DialContext(ctx, network, address)
+		},
+		Protocols:              protocols,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
+		DisableCompression:     true,
+		IdleConnTimeout:        idleConnTimeout,
+		MaxResponseHeaderBytes: maxAnswerHead,
+	}
+}
 
 // NewTransport returns the Transport that all requests to pods share.
 func NewTransport() *http.Transport {

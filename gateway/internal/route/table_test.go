@@ -76,14 +76,14 @@ var silent backend.Asker
 func TestMemory(t *testing.T) {
 	const routes, most = 10_000, 5 << 10
 	table := NewTable("fn.example.org")
-	counters := metrics.New(table.Len)
+	counters := metrics.New(table.Len, func() int { return 0 })
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	began := time.Now()
 	for i := range routes {
 		name := fmt.Sprint("function-", i)
-		r := &Route{Namespace: "namespace", Name: name, Pool: backend.NewPool(silent, 10), Meter: counters.Meter("namespace", name)}
+		r := &Route{Namespace: "namespace", Name: name, Pool: backend.NewPool(silent, 10, backend.NewRoom(1000)), Meter: counters.Meter("namespace", name)}
 		r.SetSpec(&Spec{Access: Open})
 		table.Put(r)
 	}
