@@ -66,6 +66,7 @@ func TestErrorsNameTheFieldAndNeverItsValue(t *testing.T) {
 	const secret = "hunter2-hunter2"
 	base := "/v1/namespaces/" + tenant.namespace
 	source := `"source": {"inline": {"a.py": "x"}}`
+	zeros, long := strings.Repeat("0", 64), strings.Repeat("x", 254)
 	for name, test := range map[string]struct {
 		path, body string
 		status     int
@@ -81,7 +82,7 @@ func TestErrorsNameTheFieldAndNeverItsValue(t *testing.T) {
 		"memory negative":  {"/functions", `{"name": "f", "runtime": "r", ` + source + `, "memory_mb": -1}`, 422, rest.CodeInvalid, []string{"body.memory_mb"}},
 		"unknown field":    {"/functions", `{"name": "f", "runtime": "r", ` + source + `, "memory": 1, "s3": {}}`, 422, rest.CodeInvalid, []string{"body.memory", "body.s3"}},
 		"wrong case":       {"/functions", `{"Name": "f", "runtime": "r", ` + source + `}`, 422, rest.CodeInvalid, []string{"body.Name"}},
-		"nested unknown":   {"/functions", `{"name": "f", "runtime": "r", "source": {"inline": {"a.py": "x"}, "http": {}}}`, 422, rest.CodeInvalid, []string{"body.source.http"}},
+		"nested unknown":   {"/functions", `{"name": "f", "runtime": "r", "source": {"inline": {"a.py": "x"}, "ftp": {}}}`, 422, rest.CodeInvalid, []string{"body.source.ftp"}},
 		"no source":        {"/functions", `{"name": "f", "runtime": "r"}`, 422, rest.CodeInvalid, []string{"body.source"}},
 		"two sources":      {"/functions", `{"name": "f", "runtime": "r", "source": {"image": "a/b", "inline": {"a.py": "x"}}}`, 422, rest.CodeInvalid, []string{"body.source"}},
 		"no runtime":       {"/functions", `{"name": "f", ` + source + `}`, 422, rest.CodeInvalid, []string{"body"}},
@@ -94,6 +95,15 @@ func TestErrorsNameTheFieldAndNeverItsValue(t *testing.T) {
 		"env twice":        {"/functions", `{"name": "f", "runtime": "r", ` + source + `, "env": {"A": "x"}, "secret_env": {"A": "` + secret + `"}}`, 422, rest.CodeInvalid, []string{"body.secret_env.A"}},
 		"label":            {"/functions", `{"name": "f", "runtime": "r", ` + source + `, "labels": {"a b": "c"}}`, 422, rest.CodeInvalid, []string{"body.labels"}},
 		"s3 key":           {"/functions", `{"name": "f", "runtime": "r", "source": {"s3": {"key": "/a"}}}`, 422, rest.CodeInvalid, []string{"body.source.s3.key"}},
+		"s3 poll":          {"/functions", `{"name": "f", "runtime": "r", "source": {"s3": {"key": "a", "poll_interval_sec": 9}}}`, 422, rest.CodeInvalid, []string{"body.source.s3.poll_interval_sec"}},
+		"s3 bucket":        {"/functions", `{"name": "f", "runtime": "r", "source": {"s3": {"key": "a", "bucket": "theirs"}}}`, 422, rest.CodeInvalid, []string{"body.source.s3"}},
+		"http url":         {"/functions", `{"name": "f", "runtime": "r", "source": {"http": {"url": "https://` + secret + `@example.org/x.zip", "sha256": "` + zeros + `"}}}`, 422, rest.CodeInvalid, []string{"body.source.http.url"}},
+		"http hash":        {"/functions", `{"name": "f", "runtime": "r", "source": {"http": {"url": "https://example.org/x.zip"}}}`, 422, rest.CodeInvalid, []string{"body.source.http.sha256"}},
+		"git url":          {"/functions", `{"name": "f", "runtime": "r", "source": {"git": {"url": "ssh://` + secret + `@example.org/x", "ref": "main"}}}`, 422, rest.CodeInvalid, []string{"body.source.git.url"}},
+		"git ref":          {"/functions", `{"name": "f", "runtime": "r", "source": {"git": {"url": "https://example.org/x", "ref": "-` + secret + `"}}}`, 422, rest.CodeInvalid, []string{"body.source.git.ref"}},
+		"git path":         {"/functions", `{"name": "f", "runtime": "r", "source": {"git": {"url": "https://example.org/x", "ref": "main", "path": "../` + secret + `"}}}`, 422, rest.CodeInvalid, []string{"body.source.git.path"}},
+		"git secret":       {"/functions", `{"name": "f", "runtime": "r", "source": {"git": {"url": "https://example.org/x", "ref": "main", "secret_name": "` + long + `"}}}`, 422, rest.CodeInvalid, []string{"body.source.git.secret_name"}},
+		"build secret":     {"/functions", `{"name": "f", "runtime": "r", ` + source + `, "build_secret_name": "` + long + `"}`, 422, rest.CodeInvalid, []string{"body.build_secret_name"}},
 		"trigger type":     {"/triggers", `{"name": "t", "function": "f", "type": "smoke"}`, 422, rest.CodeInvalid, []string{"body.type"}},
 		"trigger schedule": {"/triggers", `{"name": "t", "function": "f", "type": "cron", "schedule": "* * * * * *"}`, 422, rest.CodeInvalid, []string{"body.schedule"}},
 		"trigger both":     {"/triggers", `{"name": "t", "function": "f", "type": "http", "schedule": "* * * * *"}`, 422, rest.CodeInvalid, []string{"body"}},
@@ -125,9 +135,9 @@ func TestNullIsAbsent(t *testing.T) {
 	tenant := newTenant(t)
 	base := "/v1/namespaces/" + tenant.namespace
 	for path, body := range map[string]string{
-		"/functions": `{"name": "f", "runtime": "r", "source": {"inline": {"a.py": "x", "b.py": null}, "s3": null, "image": null}, "labels": null,
+		"/functions": `{"name": "f", "runtime": "r", "source": {"inline": {"a.py": "x", "b.py": null}, "s3": null, "http": null, "git": null, "image": null}, "labels": null,
 			"entrypoint": null, "code_hash": null, "env": null, "env_from": null, "secret_env": null, "memory_mb": null, "cpu": null,
-			"memory_request_mb": null, "cpu_request": null, "timeout_sec": null, "concurrency": null, "replicas": null, "build_timeout_sec": null,
+			"memory_request_mb": null, "cpu_request": null, "timeout_sec": null, "concurrency": null, "replicas": null, "build_timeout_sec": null, "build_secret_name": null,
 			"restarted_at": null, "namespace": null, "uid": null, "status": null}`,
 		"/triggers": `{"name": "t", "function": "f", "type": "http", "labels": null, "enabled": null, "methods": null, "payload": null, "schedule": null,
 			"time_zone": null, "event_json": null, "concurrency_policy": null, "starting_deadline_sec": null}`,

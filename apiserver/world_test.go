@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -109,8 +110,15 @@ func (w *world) serveGateway(out http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, "/invoke/"):
 		fail(http.StatusNotFound, "no_route")
 	case name == "echo":
-		out.Header().Set("Content-Type", "application/json")
 		body, _ := io.ReadAll(r.Body) // a caller that is gone reads no answer
+		if len(body) == 0 {
+			body = []byte("null")
+		}
+		if !json.Valid(body) {
+			fail(http.StatusBadRequest, "bad_event")
+			return
+		}
+		out.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(out, `{"event":%s,"media":%q,"cookie":%q}`, body, r.Header.Get("Content-Type"), r.Header.Get("Cookie"))
 	case name == "zero":
 		out.Header().Set("Retry-After", "1")

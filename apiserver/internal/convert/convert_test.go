@@ -2,7 +2,11 @@ package convert
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -23,8 +27,14 @@ func full() *v1alpha1.Function {
 		},
 		Spec: v1alpha1.FunctionSpec{
 			Runtime: "python3.11", Entrypoint: "a.b", CodeHash: "h", TimeoutSeconds: 5, Concurrency: new(int32(3)), Replicas: new(int32(0)),
-			Source: v1alpha1.Source{S3: &v1alpha1.S3Source{Key: "k", Bucket: "b", Endpoint: "e", Region: "r", VersionID: "v", SHA256: "s", SecretName: "n"}},
-			Build:  v1alpha1.Build{TimeoutSeconds: 100},
+			// Nothing here knows that only one may be set.
+			Source: v1alpha1.Source{
+				Inline: map[string]v1alpha1.InlineFile{"a.py": "x"}, Image: "i",
+				S3:   &v1alpha1.S3Source{Key: "k", Bucket: "b", Endpoint: "e", Region: "r", VersionID: "v", SHA256: "s", SecretName: "n", PollIntervalSeconds: 60},
+				HTTP: &v1alpha1.HTTPSource{URL: "u", SHA256: "s"},
+				Git:  &v1alpha1.GitSource{URL: "u", Ref: "r", Path: "p", SecretName: "n"},
+			},
+			Build: v1alpha1.Build{TimeoutSeconds: 100, SecretName: "index"},
 			Env: []v1alpha1.EnvVar{
 				{Name: "FROM_CONFIG", ValueFrom: &v1alpha1.EnvVarSource{ConfigMapKeyRef: &v1alpha1.KeyRef{Name: "c", Key: "k", Optional: true}}},
 				{Name: "FROM_SECRET", ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: &v1alpha1.KeyRef{Name: "s", Key: "k"}}},
@@ -39,8 +49,30 @@ func full() *v1alpha1.Function {
 	}
 }
 
+// unset are the paths, by JSON names, of what is zero in a value.
+func unset(value reflect.Value, path string) []string {
+	if value.Kind() == reflect.Pointer && !value.IsNil() && value.Elem().Kind() == reflect.Struct && value.Elem().NumField() > 0 {
+		value = value.Elem()
+	}
+	if value.IsZero() {
+		return []string{path}
+	}
+	if value.Kind() != reflect.Struct || value.Type() == reflect.TypeFor[metav1.Time]() || value.Type() == reflect.TypeFor[time.Time]() {
+		return nil
+	}
+	var found []string
+	for field, inner := range value.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		found = append(found, unset(inner, strings.TrimSuffix(path+"."+name, "."))...)
+	}
+	return found
+}
+
 func TestFunctionThereAndBackIsTheSame(t *testing.T) {
 	was := full()
+	if missing := unset(reflect.ValueOf(was.Spec), "spec"); len(missing) > 0 {
+		t.Errorf("the test does not try %v", missing)
+	}
 	wire := Function(was)
 	if diff := cmp.Diff([]string{"TOKEN"}, wire.SecretKeys); diff != "" || wire.SecretEnv != nil {
 		t.Errorf("secret_env: %s", diff)
@@ -53,6 +85,19 @@ func TestFunctionThereAndBackIsTheSame(t *testing.T) {
 	ApplyFunction(&wire, now)
 	if diff := cmp.Diff(was, now); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestEveryFieldOfTheStatusIsShown(t *testing.T) {
+	now := metav1.Now()
+	fn := &v1alpha1.Function{Status: v1alpha1.FunctionStatus{
+		Phase: "Failed", ObservedGeneration: 1, CodeHash: "h", SourceDigest: "d", SourceRevision: "r", Image: "i", RuntimeVersion: "v", LastBuiltAt: &now,
+		Build: &v1alpha1.BuildStatus{Step: "Queued", Position: 2, StartedAt: &now, LogTail: "l"}, Replicas: 1, ReadyReplicas: 1, URL: "u",
+		Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: "R", Message: "m", ObservedGeneration: 1, LastTransitionTime: now}},
+	}}
+	wire := Function(fn)
+	if missing := unset(reflect.ValueOf(wire.Status), "status"); len(missing) > 0 {
+		t.Errorf("not shown: %v", missing)
 	}
 }
 
@@ -109,6 +154,45 @@ func TestLocation(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", field, got, want)
 		}
 	}
+}
+
+// TestEveryFieldHasALocation holds that an error of the cluster about any field leads to a field that the wire has.
+func TestEveryFieldHasALocation(t *testing.T) {
+	for _, kind := range []struct{ spec, wire reflect.Type }{
+		{reflect.TypeFor[v1alpha1.FunctionSpec](), reflect.TypeFor[rest.Function]()},
+		{reflect.TypeFor[v1alpha1.TriggerSpec](), reflect.TypeFor[rest.Trigger]()},
+		{reflect.TypeFor[v1alpha1.FunctionJobSpec](), reflect.TypeFor[rest.Job]()},
+	} {
+		known := paths(kind.wire, "body")
+		for _, field := range paths(kind.spec, "spec") {
+			if strings.HasPrefix(field, "spec.env") || slices.Contains([]string{"spec.build", "spec.resources", "spec.resources.limits", "spec.resources.requests", "spec.http", "spec.cron"}, field) {
+				continue // FunctionLocation's, or a group that the wire has not
+			}
+			if at := Location(field); !slices.Contains(known, at) {
+				t.Errorf("%s leads to %s, which the wire has not", field, at)
+			}
+		}
+	}
+}
+
+// paths are those of all fields of a type, by JSON names.
+func paths(of reflect.Type, path string) []string {
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	if of.Kind() != reflect.Struct || of == reflect.TypeFor[time.Time]() {
+		return nil
+	}
+	var found []string
+	for field := range of.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name != "" {
+			found = append(found, path+"."+name)
+			name = "." + name
+		}
+		found = append(found, paths(field.Type, path+name)...)
+	}
+	return found
 }
 
 // FuzzFunction holds that whatever a cluster may store is shown and written back unchanged where the wire has a word for it.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -122,11 +123,18 @@ func withKeys(value any, change func(string) string) any {
 	return value
 }
 
+// required is how huma says that a field is not there; it names the object.
+var required = regexp.MustCompile(`^expected required property (\S+) to be present$`)
+
 // refusal names the fields that a schema refuses, each once.
 func refusal(errs []error) error {
 	found := problem.FromHuma(http.StatusUnprocessableEntity, "", errs...).(*problem.Problem)
 	for i := range found.Errors {
-		found.Errors[i].Location = showDots.Replace(found.Errors[i].Location)
+		field := &found.Errors[i]
+		if missing := required.FindStringSubmatch(field.Message); missing != nil {
+			field.Location, field.Message = field.Location+"."+missing[1], "is required"
+		}
+		field.Location = showDots.Replace(field.Location)
 	}
 	found.Errors = slices.CompactFunc(found.Errors, func(a, b rest.FieldError) bool { return a.Location == b.Location })
 	return found
