@@ -43,6 +43,11 @@ func TestFunctionFromFolder(t *testing.T) {
 	w.apply()
 	w.wantNoChanges()
 	w.wantVersion("one")
+	for _, name := range []string{"id", "phase", "image", "code_hash", "code_sha256", "last_built_at"} {
+		if got, _ := w.attributes("sless_function.hello")[name].(string); got == "" {
+			t.Errorf("%s is not known after the apply", name)
+		}
+	}
 
 	w.code("two")
 	w.wantPlanned(map[string]string{"sless_function.hello": "update"})
@@ -106,6 +111,9 @@ func TestEachAttributeAlone(t *testing.T) {
 	w := newWorkspace(t)
 	w.code("one")
 	w.write("src/other.py", "from handler import handle\n")
+	w.write("src/README.md", "how to\n")
+	w.write("src/handler.js", "exports.handle = async () => ({ version: 'js' })\n")
+	w.kubectl("-n", w.namespace, "create", "configmap", "settings", "--from-literal=more=from-a-config-map")
 	base := []string{"memory_mb = 128", "cpu = 0.2", "timeout_sec = 30", "concurrency = 4", "replicas = 1", "build_timeout_sec = 250", `env = { MODE = "a" }`}
 	w.write("main.tf", hello(base...))
 	w.apply()
@@ -123,16 +131,20 @@ func TestEachAttributeAlone(t *testing.T) {
 		{"build_timeout_sec", "build_timeout_sec = 260", false},
 		{"env", `env = { MODE = "b", MORE = "c" }`, false},
 		{"env", `env = { MORE = "c" }`, false},
-		{"entrypoint", `entrypoint = "other.handle"`, false},
-		{"code_hash", `code_hash = "mine-1"`, false},
+		{"env_from", `env_from = { EVEN_MORE = { config_map_name = "settings", key = "more" } }`, false},
+		{"secret_env", `secret_env = { SECRET = "s3cr3t" }`, false},
+		{"entrypoint", `entrypoint = "other.handle"`, true},
+		{"excludes", `excludes = ["*.md"]`, true},
+		{"code_hash", `code_hash = "mine-1"`, true},
 	} {
 		base = replaceAttribute(base, test.name, test.attribute)
 		w.write("main.tf", hello(base...))
-		before := w.function("hello").Status.Image
+		before := w.function("hello").Status
 		w.wantPlanned(map[string]string{"sless_function.hello": "update"})
 		w.apply()
-		if after := w.function("hello").Status.Image; (after != before) != test.builds {
-			t.Errorf("%s: image before %s, after %s", test.attribute, before, after)
+		after := w.function("hello").Status
+		if built := !after.LastBuiltAt.Equal(*before.LastBuiltAt); built != test.builds || after.Image != before.Image && !built {
+			t.Errorf("%s: image before %s of %s, after %s of %s", test.attribute, before.Image, before.LastBuiltAt, after.Image, after.LastBuiltAt)
 		}
 		w.wantNoChanges()
 	}
@@ -149,8 +161,22 @@ func TestEachAttributeAlone(t *testing.T) {
 	if got := w.attributes("sless_function.hello")["code_hash"]; got != "mine-2" {
 		t.Errorf("code_hash is %v", got)
 	}
-	w.write("main.tf", strings.Replace(hello(base...), `name       = "hello"`, `name = "renamed"`, 1))
-	w.wantPlanned(map[string]string{"sless_function.hello": "delete,create"})
+	// Another runtime builds, in place.
+	built := w.function("hello").Status.Image
+	inNode := strings.Replace(hello(replaceAttribute(base, "entrypoint", `entrypoint = "handler.handle"`)...), "python3.11", "nodejs20", 1)
+	w.write("main.tf", inNode)
+	w.wantPlanned(map[string]string{"sless_function.hello": "update"})
+	w.apply()
+	w.wantVersion("js")
+	if got := w.function("hello").Status.Image; got == built {
+		t.Error("another runtime has built nothing")
+	}
+	w.wantNoChanges()
+	for old, change := range map[string]string{`name       = "hello"`: `name = "renamed"`, `runtime    = `: "namespace = \"other\"\n  runtime = "} {
+		w.write("main.tf", strings.Replace(inNode, old, change, 1))
+		w.wantPlanned(map[string]string{"sless_function.hello": "delete,create"})
+	}
+	w.write("main.tf", inNode)
 	w.destroy()
 }
 

@@ -66,6 +66,18 @@ func TestJob(t *testing.T) {
 		want("Succeeded", `{"saw":{"a":2}}`)
 	}
 
+	// Changed and deleted behind its back.
+	w.write("main.tf", job("run_id = 2", `event_json = jsonencode({ a = 2 })`))
+	w.apply()
+	w.kubectl("-n", w.namespace, "patch", "functionjobs.sless.io", "it", "--type=merge", "-p", `{"spec":{"timeoutSeconds":7}}`)
+	w.wantPlanned(map[string]string{"sless_job.it": "update"})
+	w.apply()
+	want("Succeeded", `{"saw":{"a":2}}`)
+	w.kubectl("-n", w.namespace, "delete", "functionjobs.sless.io", "it", "--timeout=120s")
+	w.wantPlanned(map[string]string{"sless_job.it": "create"})
+	w.apply()
+	want("Succeeded", `{"saw":{"a":2}}`)
+
 	w.write("main.tf", job("run_id = 3", `event_json = jsonencode({ fail = true })`, "fail_on_error = false"))
 	if out := w.apply(); !strings.Contains(out, "no such luck") {
 		t.Errorf("the warning does not say why it failed:\n%s", out)

@@ -77,8 +77,23 @@ func TestHTTPTrigger(t *testing.T) {
 	w.wantPlanned(map[string]string{"sless_trigger.it": "update"})
 	w.apply()
 	w.wantNoChanges()
+	w.kubectl("-n", w.namespace, "delete", "triggers.sless.io", "it", "--timeout=120s")
+	w.wantPlanned(map[string]string{"sless_trigger.it": "create"})
+	w.apply()
+	if status, _ := w.get(url); status != http.StatusOK {
+		t.Errorf("made again: %d", status)
+	}
+	other := strings.Replace(base, `"hello"`, `"other"`, 2)
+	w.write("main.tf", strings.Replace(trigger("http"), "sless_function.hello.name", "sless_function.other.name", 1)+strings.Replace(other, "{'saw': event}", "'the other'", 1))
+	w.wantPlanned(map[string]string{"sless_function.other": "create", "sless_trigger.it": "update"})
+	w.apply()
+	w.wantNoChanges()
+	url, _ = w.attributes("sless_trigger.it")["url"].(string)
+	if status, body := w.get(url); status != http.StatusOK || body != "the other" {
+		t.Errorf("the other function: %d %s", status, body)
+	}
 	w.write("main.tf", trigger("cron", `schedule = "0 3 * * *"`))
-	w.wantPlanned(map[string]string{"sless_trigger.it": "delete,create"})
+	w.wantPlanned(map[string]string{"sless_function.other": "delete", "sless_trigger.it": "delete,create"})
 	w.destroy()
 }
 

@@ -18,7 +18,7 @@ import (
 // otherwise by a hook.
 type fakeAPI struct {
 	*httptest.Server
-	t *testing.T
+	t testing.TB
 
 	mu        sync.Mutex // guards what follows
 	functions map[string]*rest.Function
@@ -36,7 +36,7 @@ type fakeAPI struct {
 	run func(job *rest.Job) *rest.JobStatus
 }
 
-func newFakeAPI(t *testing.T) *fakeAPI {
+func newFakeAPI(t testing.TB) *fakeAPI {
 	api := &fakeAPI{t: t, functions: map[string]*rest.Function{}, triggers: map[string]*rest.Trigger{}, jobs: map[string]*rest.Job{}}
 	api.Server = httptest.NewServer(api)
 	t.Cleanup(api.Close)
@@ -202,7 +202,7 @@ func problem(w http.ResponseWriter, status int, code string, fields ...rest.Fiel
 	answerJSON(w, status, answer)
 }
 
-func encode(t *testing.T, value any) map[string]any {
+func encode(t testing.TB, value any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(value)
 	fields := map[string]any{}
@@ -215,7 +215,7 @@ func encode(t *testing.T, value any) map[string]any {
 	return fields
 }
 
-func decode[T any](t *testing.T, fields map[string]any) *T {
+func decode[T any](t testing.TB, fields map[string]any) *T {
 	t.Helper()
 	object := new(T)
 	text, err := json.Marshal(fields)

@@ -16,7 +16,7 @@ import (
 
 // core does what Terraform does with a provider, over the real protocol and without a process.
 type core struct {
-	t      *testing.T
+	t      testing.TB
 	server tfprotov6.ProviderServer
 	schema *tfprotov6.GetProviderSchemaResponse
 }
@@ -29,7 +29,7 @@ type unknownValue struct{}
 var unknown unknownValue
 
 // newCore configures a provider for an API; other settings come from more.
-func newCore(t *testing.T, endpoint any, more values) *core {
+func newCore(t testing.TB, endpoint any, more values) *core {
 	t.Helper()
 	server, err := providerserver.NewProtocol6WithError(New("test")())()
 	if err != nil {
@@ -129,7 +129,7 @@ func (i *instance) attribute(name string) tftypes.Value {
 	return attributeOf(i.core.t, i.state, name)
 }
 
-func attributeOf(t *testing.T, object tftypes.Value, name string) tftypes.Value {
+func attributeOf(t testing.TB, object tftypes.Value, name string) tftypes.Value {
 	t.Helper()
 	all := map[string]tftypes.Value{}
 	if err := object.As(&all); err != nil {
@@ -337,14 +337,14 @@ func (c *core) data(kind string, set values) (tftypes.Value, string) {
 }
 
 // codeFolder makes a folder with a handler.
-func codeFolder(t *testing.T, text string) string {
+func codeFolder(t testing.TB, text string) string {
 	t.Helper()
 	folder := t.TempDir()
 	writeCode(t, folder, text)
 	return folder
 }
 
-func writeCode(t *testing.T, folder, text string) {
+func writeCode(t testing.TB, folder, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(folder, "handler.py"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)

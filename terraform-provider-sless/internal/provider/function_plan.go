@@ -67,7 +67,7 @@ func (m *functionModel) foresee(_ context.Context, config, state *functionModel,
 		m.Replicas = state.Replicas
 	}
 	sourceChanges := m.sourceChanges(config, state)
-	builds := sourceChanges || !m.Runtime.Equal(state.Runtime)
+	builds := sourceChanges || !m.Runtime.Equal(state.Runtime) || !m.Entrypoint.Equal(state.Entrypoint)
 	if config.Image.IsNull() {
 		m.Image = state.Image
 		if builds {
@@ -101,7 +101,7 @@ func (m *functionModel) sourceChanges(config, state *functionModel) bool {
 
 // settingsChange says whether something changes that is written to the platform, the code aside.
 func (m *functionModel) settingsChange(state *functionModel) bool {
-	return !m.Entrypoint.Equal(state.Entrypoint) || !m.BuildTimeoutSec.Equal(state.BuildTimeoutSec) || !m.BuildSecretName.Equal(state.BuildSecretName) || !m.S3.Equal(state.S3) ||
+	return !m.BuildTimeoutSec.Equal(state.BuildTimeoutSec) || !m.BuildSecretName.Equal(state.BuildSecretName) || !m.S3.Equal(state.S3) ||
 		!m.Env.Equal(state.Env) || !m.EnvFrom.Equal(state.EnvFrom) || !m.SecretEnv.Equal(state.SecretEnv) ||
 		!m.SecretEnvWOVersion.Equal(state.SecretEnvWOVersion) || !m.MemoryMB.Equal(state.MemoryMB) || !m.CPU.Equal(state.CPU) ||
 		!m.TimeoutSec.Equal(state.TimeoutSec) || !m.Concurrency.Equal(state.Concurrency) || !m.Replicas.Equal(state.Replicas)

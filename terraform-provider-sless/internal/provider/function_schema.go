@@ -50,7 +50,7 @@ func functionCode() map[string]schema.Attribute {
 		"entrypoint": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString("handler.handle"),
 			Validators:          []validator.String{stringvalidator.LengthAtMost(253), stringvalidator.RegexMatches(entrypoints, "must be the module's path, a dot and the function's name, for example handler.handle")},
-			MarkdownDescription: "Path of the module, a dot, name of the function. Default `handler.handle`: `handle` in `handler.py` or `handler.js`.",
+			MarkdownDescription: "Path of the module, a dot, name of the function. Default `handler.handle`: `handle` in `handler.py` or `handler.js`. A change builds.",
 		},
 		"source_dir": schema.StringAttribute{
 			Optional: true, Validators: []validator.String{stringvalidator.LengthAtLeast(1)},

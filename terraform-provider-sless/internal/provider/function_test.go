@@ -76,6 +76,8 @@ func TestPlanShowsWhatChanges(t *testing.T) {
 	step("another path of the same code", with(values{"source_dir": codeFolder(t, "one")}), "")
 	writeCode(t, folder, "two")
 	step("code", with(nil), "code_hash code_sha256 image last_built_at phase source_revision url", "source", "code_hash")
+	step("entrypoint", with(values{"entrypoint": "other.handle"}), "code_sha256 entrypoint image last_built_at phase source_revision url", "entrypoint")
+	step("entrypoint", with(nil), "code_sha256 entrypoint image last_built_at phase source_revision url", "entrypoint")
 	step("runtime", with(values{"runtime": "nodejs20"}), "code_sha256 image last_built_at phase runtime source_revision url", "runtime")
 	step("from folder to inline", with(values{"source_dir": nil, "inline": map[string]string{"a.py": "x", "b.py": "y"}}),
 		"code_hash code_sha256 image inline last_built_at phase runtime source_dir source_revision url", "source", "code_hash", "runtime")
