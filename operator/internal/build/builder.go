@@ -18,6 +18,11 @@ type Builder interface {
 	// another Key than the owner's last one replaces it, and work that nobody needs then is cancelled. While the state is not
 	// Done, the caller calls Ensure again on every event of the owner; RetryAt needs no timer of the caller's.
 	Ensure(ctx context.Context, request Request) State
+	// Follow says that the image for the request exists, made from the source at that revision (of Result.Revision). Work for the
+	// owner ends, and a source that asks to be polled is looked at from then on, in the background. When it is at another revision
+	// there is an event, and Follow returns that: the caller sets Request.Revision to it and calls Ensure. A source that can't be
+	// looked at is as it was.
+	Follow(request Request, revision string) (newer string)
 	// Forget says that nobody needs an image for the owner any more. It cancels the work; the Job and everything that belongs
 	// to it goes with the last owner that needs it. It is harmless for an owner that has none.
 	Forget(owner Owner)
@@ -51,6 +56,9 @@ type Request struct {
 	Source     Source
 	// CodeHash is the user's opaque mark; a new value reads the source again.
 	CodeHash string
+	// Revision is what Follow returned: the source is read again because it is there. It is not in the Key: the same inputs are asked
+	// for, and what is read may be newer still.
+	Revision string
 	// TimeoutSeconds is how long fetching, installing and pushing may take together, waiting for a turn aside.
 	TimeoutSeconds int32
 }
@@ -84,6 +92,8 @@ type S3Source struct {
 	VersionID string
 	// SHA256 is the expected digest of the archive in hex; empty is not checked.
 	SHA256 string
+	// PollInterval is how often the object is looked at once it is built; 0 is never. A version does not change.
+	PollInterval time.Duration
 	// Credentials are the tenant's own. Nil stands for the platform's, which read the tenant's own folder only.
 	Credentials *S3Credentials
 }
@@ -142,6 +152,22 @@ func (r Request) Key() string {
 		parts = append(parts, "inline", string(files))
 	}
 	return names.Hash(parts...)[:32]
+}
+
+// pollInterval is how often to look at the source once it is built; 0 is never.
+func (r Request) pollInterval() time.Duration {
+	if s3 := r.Source.S3; s3 != nil && s3.VersionID == "" {
+		return s3.PollInterval
+	}
+	return 0
+}
+
+// workKey is the Key of a work: another wished revision is other work of the same inputs.
+func (r Request) workKey() string {
+	if r.Revision == "" {
+		return r.Key()
+	}
+	return names.Hash(r.Key(), r.Revision)
 }
 
 // Phase says in what case a State is.

@@ -71,6 +71,15 @@ func object(request Request) (source.Object, error) {
 	return wanted, nil
 }
 
+// revision looks at what a polled source is at.
+func (p *pipeline) revision(ctx context.Context, request Request) (string, error) {
+	wanted, err := object(request)
+	if err != nil {
+		return "", err
+	}
+	return p.sources.S3.Revision(ctx, wanted)
+}
+
 func (p *pipeline) openZip(request Request, file *os.File, size int64) (*opened, error) {
 	tree, err := archive.FromZip(file, size, p.limits, layout.Entrypoints(request.Runtime.Language, request.Entrypoint))
 	if err != nil {

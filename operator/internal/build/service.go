@@ -24,6 +24,8 @@ type Service struct {
 	steps  steps
 	jobs   jobs
 	events *notifier
+	// follower looks at the sources of what is built.
+	follower *follower
 	// fetches bounds what goes on in this process, installs the Jobs.
 	fetches, jobPlaces *queue
 	// keepUnused is how long a dependency image stays that nobody needs.
@@ -48,6 +50,7 @@ type steps interface {
 	forget(ctx context.Context, owner Owner, last bool) error
 	release(ctx context.Context, spec install.Spec) error
 	tidy(ctx context.Context) error
+	revision(ctx context.Context, request Request) (string, error)
 	// What there is in a namespace's repository. digest gives "" for a tag that is not there.
 	tags(ctx context.Context, namespace string) ([]string, error)
 	digest(ctx context.Context, namespace, tag string) (string, error)
@@ -93,6 +96,7 @@ func newService(local steps, remote jobs, cfg config.Build) *Service {
 		jobPlaces: newQueue(cfg.MaxConcurrent, cfg.MaxConcurrentPerNamespace),
 		works:     map[Owner]*work{}, installs: map[string]*installation{}, retained: map[Owner]*retention{}, pruning: map[Owner]chan struct{}{},
 	}
+	s.follower = newFollower(local.revision, s.events.notify)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -103,6 +107,7 @@ func (s *Service) Start(ctx context.Context) error {
 	defer s.end()
 	s.all.Go(func() { s.events.run(s.ctx.Done()) })
 	s.all.Go(s.sweep)
+	s.all.Go(func() { s.follower.run(s.ctx, &s.all) })
 	s.all.Go(s.tellPlaces)
 	s.all.Go(s.prune)
 	for {
@@ -148,7 +153,10 @@ func (s *Service) Events() <-chan Owner { return s.events.out }
 func (s *Service) Ensure(_ context.Context, request Request) State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := request.Key()
+	key := request.workKey()
+	if request.Revision == "" {
+		s.follower.forget(request.Owner) // until this is built
+	}
 	current := s.works[request.Owner]
 	if current == nil || current.key != key {
 		current = s.start(request.Owner, key, func(w *work) { s.run(w) })
@@ -161,8 +169,22 @@ func (s *Service) Ensure(_ context.Context, request Request) State {
 	return current.state
 }
 
+// Follow implements Builder.
+func (s *Service) Follow(request Request, revision string) (newer string) {
+	newer = s.follower.follow(request, revision)
+	if newer == "" {
+		s.endWork(request.Owner)
+	}
+	return newer
+}
+
 // Forget implements Builder.
 func (s *Service) Forget(owner Owner) {
+	s.follower.forget(owner)
+	s.endWork(owner)
+}
+
+func (s *Service) endWork(owner Owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if current := s.works[owner]; current != nil && current.key != removal {
@@ -176,6 +198,7 @@ func (s *Service) Forget(owner Owner) {
 
 // Remove implements Builder.
 func (s *Service) Remove(owner Owner, last bool) {
+	s.follower.forget(owner)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if current := s.works[owner]; current != nil && current.key == removal {

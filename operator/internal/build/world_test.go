@@ -33,12 +33,13 @@ type world struct {
 	unfit     error
 	parcels   bool // every image is made by a Job, and files go to it in parcels
 
+	revisions map[string]string // of polled sources, by the function's name; one without can't be looked at
 	images    map[string]string // of the namespace ns: digest by tag
 	removeErr error
 }
 
 func newWorld() *world {
-	return &world{installed: map[string]bool{}, jobs: map[string]bool{}, outcome: map[string]*fault.Error{}, started: map[string]time.Time{}, images: map[string]string{}, slow: time.Second, jobTime: 10 * time.Second}
+	return &world{installed: map[string]bool{}, jobs: map[string]bool{}, outcome: map[string]*fault.Error{}, revisions: map[string]string{}, started: map[string]time.Time{}, images: map[string]string{}, slow: time.Second, jobTime: 10 * time.Second}
 }
 
 func (w *world) note(format string, args ...any) {
@@ -57,6 +58,23 @@ func (w *world) count(line string) int {
 		}
 	}
 	return n
+}
+
+func (w *world) revision(_ context.Context, request Request) (string, error) {
+	w.note("look %s", request.Owner.Name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at := w.revisions[request.Owner.Name]; at != "" {
+		return at, nil
+	}
+	return "", fault.Transient(v1alpha1.ReasonObjectStoreUnavailable, "away")
+}
+
+// upload changes what a polled source is at.
+func (w *world) upload(name, revision string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.revisions[name] = revision
 }
 
 func (w *world) checkRegistry(context.Context) error { return w.unfit }
@@ -81,7 +99,7 @@ func (w *world) attempt(ctx context.Context, request Request, report func(Step))
 	if key := "image:" + request.Owner.Name; w.parcels && !w.installed[key] {
 		return outcome{job: w.job(request, key, "")}, nil
 	}
-	return outcome{result: &Result{Image: "image of " + request.CodeHash}}, nil
+	return outcome{result: &Result{Image: "image of " + request.CodeHash, Revision: w.revisions[request.Owner.Name]}}, nil
 }
 
 func (w *world) job(request Request, key, installer string) *install.Spec {

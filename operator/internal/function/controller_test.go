@@ -460,5 +460,5 @@ func TestDrift(t *testing.T) {
 func (s *stage) passes() int {
 	s.builder.mu.Lock()
 	defer s.builder.mu.Unlock()
-	return s.builder.forgotten
+	return s.builder.followed
 }

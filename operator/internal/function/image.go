@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,18 +65,33 @@ func sourceKey(function *v1alpha1.Function, request build.Request) string {
 }
 
 // keepImage has the image looked for, and made again when it is lost, if a node could not pull it. Otherwise it ends work for a spec that
-// is not wanted any more. The same source gives the same image: the pods find it when it is there, and nothing else changes.
+// is not wanted any more, and reads a source again that has changed where it is, if the spec asks for that. The same source gives the
+// same image: the pods find it when it is there, and nothing else changes.
 func (r *Reconciler) keepImage(ctx context.Context, s *scope, request build.Request) error {
-	if _, doubtful := r.doubts.Load(s.key()); !doubtful {
-		r.Builder.Forget(request.Owner)
+	_, doubtful := r.doubts.Load(s.key())
+	if !doubtful && !polls(request) {
+		r.Builder.Follow(request, s.function.Status.SourceRevision)
 		return nil
 	}
 	problem, err := r.addCredentials(ctx, s.function, &request)
 	if err != nil || problem != nil {
 		return err
 	}
-	r.Builder.Ensure(ctx, request)
+	if doubtful {
+		r.Builder.Ensure(ctx, request)
+		return nil
+	}
+	if request.Revision = r.Builder.Follow(request, s.function.Status.SourceRevision); request.Revision != "" {
+		state := r.Builder.Ensure(ctx, request)
+		s.builder = &state
+		s.takeState(request)
+	}
 	return nil
+}
+
+// polls says whether the Builder is to look at the source when it is built.
+func polls(request build.Request) bool {
+	return request.Source.S3 != nil && request.Source.S3.PollInterval > 0
 }
 
 // takeState says what the Builder's state means for this pass, and remembers in status what an image was made of.
@@ -83,15 +99,24 @@ func (s *scope) takeState(request build.Request) {
 	state, status := s.builder, &s.function.Status
 	switch state.Phase {
 	case build.Done:
-		s.image = &image{reference: state.Result.Image, sourceDigest: state.Result.SourceDigest}
+		s.image, s.built = &image{reference: state.Result.Image, sourceDigest: state.Result.SourceDigest}, false
+		if polls(request) {
+			s.followAgain = catchUp
+		}
+		if key := sourceKey(s.function, request); status.Image != state.Result.Image || status.BuildKey != key { // otherwise the same was read again
+			status.LastBuiltAt = new(metav1.NewTime(state.Result.BuiltAt).Rfc3339Copy())
+		}
 		status.Image, status.SourceDigest = state.Result.Image, state.Result.SourceDigest
 		status.BuildKey, status.RuntimeVersion = sourceKey(s.function, request), request.Runtime.Image
 		status.SourceRevision = state.Result.Revision
 		status.RuntimeHeld, status.Upgrade = "", nil
-		status.LastBuiltAt = new(metav1.NewTime(state.Result.BuiltAt).Rfc3339Copy())
 	case build.Failed:
+		s.image, s.built = nil, false // what was built goes on, but is not what is asked for
 		s.stop(state.Error, reconcile.Recheck)
 	case build.Building:
+		if s.image != nil {
+			return // what was built serves, and is what the spec asks for until there is news
+		}
 		if state.Error != nil {
 			s.stop(fault.Transient(state.Error.Reason, "%s; sless tries again", state.Error.Message), buildEvery)
 			return
@@ -151,6 +176,7 @@ func buildRequest(function *v1alpha1.Function, namespaceUID string, cfg *config.
 	if s3 := spec.Source.S3; s3 != nil {
 		request.Source.S3 = &build.S3Source{
 			Key: s3.Key, Bucket: s3.Bucket, Endpoint: s3.Endpoint, Region: s3.Region, VersionID: s3.VersionID, SHA256: s3.SHA256,
+			PollInterval: time.Duration(s3.PollIntervalSeconds) * time.Second,
 		}
 		if s3.SecretName != "" {
 			request.Source.S3.Credentials = &build.S3Credentials{}

@@ -54,6 +54,8 @@ type scope struct {
 	upgradeStep string
 	// upgradeAgain is how soon to go on with an upgrade.
 	upgradeAgain time.Duration
+	// followAgain is how soon to tell the Builder what was built, so that it follows the source.
+	followAgain time.Duration
 }
 
 // image is what a source was made into.
@@ -158,6 +160,7 @@ func (s *scope) again() (after time.Duration) {
 	sooner(s.obstacleAgain)
 	sooner(s.collectAgain)
 	sooner(s.upgradeAgain)
+	sooner(s.followAgain)
 	if s.envFollows {
 		sooner(followEvery)
 	}

@@ -1,6 +1,7 @@
 package function
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -233,15 +234,16 @@ func (s *stage) built(codeHash, image string) {
 	}})
 }
 
-// fakeBuilder says what the test told it, by the code hash of the request, or that and its runtime image with "on" between. What it was
-// not told of is being built.
+// fakeBuilder says what the test told it, by the wished revision or code hash of the request, or the latter and its runtime image with
+// "on" between. What it was not told of is being built.
 type fakeBuilder struct {
 	mu      sync.Mutex
 	states  map[string]build.State
 	owners  []build.Owner
 	removed []build.Owner
-	// forgotten counts calls of Forget.
-	forgotten int
+	// followed counts calls of Follow, and newer is what it returns to one that was told another revision.
+	followed int
+	newer    string
 	// retained is what Retain was told last, by name.
 	retained map[string]retained
 	// asked counts calls of Ensure.
@@ -273,16 +275,33 @@ func (b *fakeBuilder) Ensure(_ context.Context, request build.Request) build.Sta
 	if state, ok := b.states[request.CodeHash+" on "+request.Runtime.Image]; ok {
 		return state
 	}
-	if state, ok := b.states[request.CodeHash]; ok {
+	if state, ok := b.states[cmp.Or(request.Revision, request.CodeHash)]; ok {
+		if request.Revision != "" && state.Phase == build.Done {
+			b.newer = state.Result.Revision
+		}
 		return state
 	}
 	return build.State{Phase: build.Building, Step: build.Fetching}
 }
 
-func (b *fakeBuilder) Forget(build.Owner) {
+func (b *fakeBuilder) Forget(build.Owner) {}
+
+func (b *fakeBuilder) Follow(request build.Request, revision string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.forgotten++
+	b.followed++
+	if request.Source.S3 == nil || request.Source.S3.PollInterval == 0 || revision == b.newer {
+		return ""
+	}
+	return b.newer
+}
+
+// changed lets a polled source be at another revision, for which the Builder answers with a state.
+func (s *stage) changed(revision string, state build.State) {
+	s.builder.mu.Lock()
+	s.builder.newer = revision
+	s.builder.mu.Unlock()
+	s.builder.set(revision, state)
 }
 
 // retained is what Retain was told.

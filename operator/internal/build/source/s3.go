@@ -2,6 +2,8 @@ package source
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -77,7 +79,32 @@ func (s *S3) Fetch(ctx context.Context, object Object) (*os.File, int64, string,
 		file.Close()
 		return nil, 0, "", otherBytes(s.name(object), sum, "source.s3.sha256", object.SHA256)
 	}
-	return file, size, info.ETag, nil
+	return file, size, revision(info.ETag), nil
+}
+
+// Revision returns the object's ETag without reading it.
+func (s *S3) Revision(ctx context.Context, object Object) (string, error) {
+	object = s.locate(object)
+	client, err := s.client(object)
+	if err != nil {
+		return "", err
+	}
+	info, err := client.StatObject(ctx, object.Bucket, object.Key, minio.StatObjectOptions{VersionID: object.VersionID})
+	if err != nil {
+		return "", s.explain(ctx, object, err)
+	}
+	return revision(info.ETag), nil
+}
+
+// revision is an ETag as it may appear in a status: an object store may send anything of any length.
+func revision(etag string) string {
+	const longest = 128
+	odd := func(r rune) bool { return r <= ' ' || r > '~' }
+	if len(etag) > longest || strings.ContainsFunc(etag, odd) {
+		sum := sha256.Sum256([]byte(etag))
+		return hex.EncodeToString(sum[:])
+	}
+	return etag
 }
 
 // locate fills in where the object is. Without credentials of the tenant's own that is below the tenant's folder, whatever else was
