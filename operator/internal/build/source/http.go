@@ -96,12 +96,16 @@ func explainCall(ctx context.Context, name, field string, err error) error {
 		err = wrapped.Err // it quotes the whole address, signature and all
 	}
 	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return fault.Terminal(v1alpha1.ReasonSourceInvalid, "%s can't be read: the server's certificate is not trusted (%v); mend the certificate, or ask the platform's operator to trust its authority (network.caFile)", name, certificate.Err)
+		return untrusted(name, certificate)
 	}
 	if lookup, ok := errors.AsType[*net.DNSError](err); ok && lookup.IsNotFound {
 		return fault.Terminal(v1alpha1.ReasonSourceNotFound, "%s can't be read: there is no host %s; correct %s", name, lookup.Name, field)
 	}
 	return fault.Transient(v1alpha1.ReasonSourceUnavailable, "read %s: %.500v", name, err)
+}
+
+func untrusted(name string, certificate *tls.CertificateVerificationError) error {
+	return fault.Terminal(v1alpha1.ReasonSourceInvalid, "%s can't be read: the server's certificate is not trusted (%v); mend the certificate, or ask the platform's operator to trust its authority (network.caFile)", name, certificate.Err)
 }
 
 // explainStatus says what an answer means that is not what was asked for.

@@ -72,7 +72,10 @@ func (s *S3) RemoveParcels(ctx context.Context, age time.Duration) error {
 }
 
 // platform speaks to the platform's bucket with the platform's credentials.
-func (s *S3) platform() (*minio.Core, error) { return s.client(s.locate(Object{})) }
+func (s *S3) platform() (*minio.Core, error) {
+	object := s.locate(Object{})
+	return s.client(object, s.lookup(object))
+}
 
 func explainParcel(ctx context.Context, what string, err error) error {
 	if err == nil || ctx.Err() != nil {

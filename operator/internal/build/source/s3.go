@@ -3,15 +3,18 @@ package source
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -46,6 +49,7 @@ type S3 struct {
 	spool   spool
 	trusted http.RoundTripper
 	guarded http.RoundTripper
+	hosts   sync.Map // the tenants' endpoints that are known to want buckets as hosts
 }
 
 func newS3(store config.ObjectStore, guard *dial.Guard, spool spool) (*S3, error) {
@@ -58,42 +62,83 @@ func newS3(store config.ObjectStore, guard *dial.Guard, spool spool) (*S3, error
 
 // Fetch returns the object as a file that has no name any more, with its size and its ETag: closing the file frees the disk, and so
 // does the end of the process.
-func (s *S3) Fetch(ctx context.Context, object Object) (*os.File, int64, string, error) {
+func (s *S3) Fetch(ctx context.Context, object Object) (file *os.File, size int64, etag string, err error) {
 	object = s.locate(object)
-	client, err := s.client(object)
-	if err != nil {
-		return nil, 0, "", err
-	}
-	body, info, _, err := client.GetObject(ctx, object.Bucket, object.Key, minio.GetObjectOptions{VersionID: object.VersionID})
-	if err != nil {
-		return nil, 0, "", s.explain(ctx, object, err)
-	}
-	defer body.Close()
-	file, size, sum, err := s.spool.take(body, info.Size)
+	err = s.ask(ctx, object, false, func(client *minio.Core) error {
+		body, info, _, err := client.GetObject(ctx, object.Bucket, object.Key, minio.GetObjectOptions{VersionID: object.VersionID})
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		etag = revision(info.ETag)
+		file, size, err = s.take(object, body, info.Size)
+		return err
+	})
+	return file, size, etag, err
+}
+
+func (s *S3) take(object Object, body io.Reader, declared int64) (*os.File, int64, error) {
+	file, size, sum, err := s.spool.take(body, declared)
 	switch {
 	case errors.Is(err, errTooLarge):
-		return nil, 0, "", s.spool.tooLarge(s.name(object))
+		return nil, 0, s.spool.tooLarge(s.name(object))
 	case err != nil:
-		return nil, 0, "", s.explain(ctx, object, err)
+		return nil, 0, err
 	case object.SHA256 != "" && sum != object.SHA256:
 		file.Close()
-		return nil, 0, "", otherBytes(s.name(object), sum, "source.s3.sha256", object.SHA256)
+		return nil, 0, otherBytes(s.name(object), sum, "source.s3.sha256", object.SHA256)
 	}
-	return file, size, revision(info.ETag), nil
+	return file, size, nil
 }
 
 // Revision returns the object's ETag without reading it.
-func (s *S3) Revision(ctx context.Context, object Object) (string, error) {
+func (s *S3) Revision(ctx context.Context, object Object) (etag string, err error) {
 	object = s.locate(object)
-	client, err := s.client(object)
+	err = s.ask(ctx, object, true, func(client *minio.Core) error {
+		info, err := client.StatObject(ctx, object.Bucket, object.Key, minio.StatObjectOptions{VersionID: object.VersionID})
+		etag = revision(info.ETag)
+		return err
+	})
+	return etag, err
+}
+
+// ask asks an object store. A tenant's own may be one that wants buckets as hosts, which it says in an error. Where errors are silent, what
+// is refused or not found in a path is looked for at a host.
+func (s *S3) ask(ctx context.Context, object Object, silent bool, ask func(*minio.Core) error) error {
+	lookup := s.lookup(object)
+	client, err := s.client(object, lookup)
 	if err != nil {
-		return "", err
+		return err
 	}
-	info, err := client.StatObject(ctx, object.Bucket, object.Key, minio.StatObjectOptions{VersionID: object.VersionID})
-	if err != nil {
-		return "", s.explain(ctx, object, err)
+	if err = ask(client); err == nil {
+		return nil
 	}
-	return revision(info.ETag), nil
+	if response := minio.ToErrorResponse(err); lookup == minio.BucketLookupAuto && (pathRefused[response.Code] || (silent && response.StatusCode/100 == 4)) {
+		atHost, clientErr := s.client(object, minio.BucketLookupDNS)
+		if clientErr == nil && ask(atHost) == nil {
+			s.hosts.Store(object.Endpoint, true)
+			return nil
+		}
+	}
+	return s.explain(ctx, object, err)
+}
+
+// pathRefused are the codes with which object stores refuse a bucket in the path.
+var pathRefused = map[string]bool{"PathStyleDomainForbidden": true, "SecondLevelDomainForbidden": true, "InvalidPathAccess": true}
+
+// lookup is how the bucket is addressed: as the configuration says in the platform's own store, and elsewhere as the store's kind, where
+// it is known, or experience says.
+func (s *S3) lookup(object Object) minio.BucketLookupType {
+	if object.Endpoint == "" {
+		if s.store.VirtualHost {
+			return minio.BucketLookupDNS
+		}
+		return minio.BucketLookupPath
+	}
+	if _, known := s.hosts.Load(object.Endpoint); known {
+		return minio.BucketLookupDNS
+	}
+	return minio.BucketLookupAuto
 }
 
 // revision is an ETag as it may appear in a status: an object store may send anything of any length.
@@ -117,13 +162,16 @@ func (s *S3) locate(object Object) Object {
 	if object.Bucket == "" {
 		object.Bucket = s.store.Bucket
 	}
-	if object.Region == "" {
+	if object.Region == "" && object.Endpoint == "" {
 		object.Region = s.store.Region
+	}
+	if object.Region == "" {
+		object.Region = "us-east-1"
 	}
 	return object
 }
 
-func (s *S3) client(object Object) (*minio.Core, error) {
+func (s *S3) client(object Object, lookup minio.BucketLookupType) (*minio.Core, error) {
 	address, transport := object.Endpoint, s.guarded
 	if address == "" {
 		address, transport = s.store.Endpoint, s.trusted
@@ -137,10 +185,6 @@ func (s *S3) client(object Object) (*minio.Core, error) {
 		if keyID, secret, err = s.platformKeys(); err != nil {
 			return nil, fault.Transient(v1alpha1.ReasonObjectStoreUnavailable, "the platform's object store credentials can't be read: %v", err)
 		}
-	}
-	lookup := minio.BucketLookupPath
-	if s.store.VirtualHost && object.Endpoint == "" {
-		lookup = minio.BucketLookupDNS
 	}
 	client, err := minio.NewCore(endpoint.Host, &minio.Options{
 		Creds:        credentials.NewStaticV4(keyID, secret, ""),
@@ -186,6 +230,9 @@ func (s *S3) explain(ctx context.Context, object Object, err error) error {
 	if forbidden, ok := errors.AsType[*dial.ForbiddenError](err); ok {
 		return fault.Terminal(v1alpha1.ReasonSourceInvalid, "source.s3.endpoint: %v", forbidden)
 	}
+	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok && object.Endpoint != "" {
+		return untrusted(s.name(object), certificate)
+	}
 	response := minio.ToErrorResponse(err)
 	switch response.Code {
 	case "NoSuchKey", "NoSuchVersion", "MethodNotAllowed", "InvalidArgument":
@@ -201,5 +248,9 @@ func (s *S3) explain(ctx context.Context, object Object, err error) error {
 			return fault.Terminal(v1alpha1.ReasonSourceNotFound, "the object store refuses the credentials for %s (%s); correct the Secret that source.s3.secretName names", s.name(object), response.Code)
 		}
 	}
-	return fault.Transient(v1alpha1.ReasonObjectStoreUnavailable, "read %s: %v", s.name(object), err)
+	busy := response.StatusCode == http.StatusRequestTimeout || response.StatusCode == http.StatusTooManyRequests
+	if !object.own() && response.StatusCode/100 == 4 && !busy {
+		return fault.Terminal(v1alpha1.ReasonSourceNotFound, "the object store refuses to read %s: %.500v; correct source.s3, or the Secret that source.s3.secretName names", s.name(object), err)
+	}
+	return fault.Transient(v1alpha1.ReasonObjectStoreUnavailable, "read %s: %.500v", s.name(object), err)
 }

@@ -2,13 +2,16 @@ package source
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -203,6 +206,75 @@ func TestATenantsEndpointIsGuarded(t *testing.T) {
 	for _, key := range own.seen() {
 		if key != "tenant" {
 			t.Errorf("the keys of %q were sent to a host that a tenant named", key)
+		}
+	}
+}
+
+// A tenant's object store that takes buckets as hosts only is found out.
+func TestAnObjectStoreThatWantsHosts(t *testing.T) {
+	s := newStore(t)
+	s.objects["/hello.zip?"] = "own"
+	s.codes["/own/hello.zip"] = "PathStyleDomainForbidden"
+	s.codes["/own/absent.zip"] = "PathStyleDomainForbidden"
+	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
+	newFetcher := func() *S3 {
+		fetcher := newTestS3(t, "http://127.0.0.1:1")
+		fetcher.guarded.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, "127.0.0.1:"+port)
+		}
+		return fetcher
+	}
+	own := Object{Key: "hello.zip", Bucket: "own", Endpoint: "http://s3.example.test", AccessKeyID: "tenant", SecretAccessKey: "s3cr3t"}
+	fetcher := newFetcher()
+	for range 2 {
+		file, size, _, err := fetcher.Fetch(t.Context(), own)
+		check(t, file, size, err, "own", "", false, "")
+	}
+	for _, fetcher := range []*S3{fetcher, newFetcher()} { // also when nothing was fetched before
+		if etag, err := fetcher.Revision(t.Context(), own); err != nil || etag != "x" {
+			t.Errorf("got %q, %v", etag, err)
+		}
+	}
+	own.Key = "absent.zip"
+	_, _, _, err := newFetcher().Fetch(t.Context(), own)
+	checkFault(t, err, v1alpha1.ReasonSourceNotFound, true, "refuses to read")
+}
+
+func TestS3ReachesNothingInside(t *testing.T) {
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request got inside") }))
+	defer inside.Close()
+	address, err := url.Parse(inside.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := ""
+	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, to, http.StatusTemporaryRedirect)
+	}))
+	defer outside.Close()
+	outsideAddress, err := url.Parse(outside.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := Object{Key: "hello.zip", Bucket: "own", AccessKeyID: "tenant", SecretAccessKey: "s3cr3t"}
+	for _, host := range insideForms {
+		own.Endpoint = "http://" + host + ":" + address.Port()
+		_, _, _, err := newTestS3(t, "http://127.0.0.1:1").Fetch(t.Context(), own)
+		checkFault(t, err, v1alpha1.ReasonSourceInvalid, true, "functions may not name")
+		if host == "localhost" {
+			continue // the outside's name in what follows
+		}
+		to = own.Endpoint + "/own/hello.zip"
+		own.Endpoint = "http://localhost:" + outsideAddress.Port()
+		_, _, _, err = newTestS3(t, "http://127.0.0.1:1", "localhost").Fetch(t.Context(), own)
+		checkFault(t, err, v1alpha1.ReasonObjectStoreUnavailable, false, "") // it follows none
+	}
+}
+
+func TestRevisionsAreShort(t *testing.T) {
+	for etag, want := range map[string]int{"x": 1, "d41d8cd98f00b204e9800998ecf8427e-2": 34, strings.Repeat("x", 129): 64, "a b": 64, "\xff": 64, "": 0} {
+		if got := revision(etag); len(got) != want {
+			t.Errorf("%q became %q", etag, got)
 		}
 	}
 }
