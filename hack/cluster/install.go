@@ -57,8 +57,8 @@ func (a *app) installValues(ctx context.Context) (install.Values, error) {
 		PushConfig: r.push, PullConfig: r.pull, CA: ca,
 	}
 	if !a.external {
-		// Private addresses, which tenants may otherwise not name.
-		values.AllowedHosts = []string{plan.RegistryName, plan.S3Name}
+		// Private addresses, which tenants may otherwise not name: the cluster's own stores, and what the tests serve on this machine.
+		values.AllowedHosts = []string{plan.RegistryName, plan.S3Name, plan.NodeIP}
 	}
 	if values.Check == "" || values.Kaniko == "" {
 		return install.Values{}, errors.New("no images yet; build them with: cluster images")
