@@ -61,12 +61,16 @@ const (
 	ReasonSourceTooLarge = "SourceTooLarge"
 	// ReasonImageNotAllowed says that the image named is not the tenant's to run.
 	ReasonImageNotAllowed = "ImageNotAllowed"
+	// ReasonBuildSecretNotFound says that the Secret of spec.build.secretName does not exist, or has none of the files it may have.
+	ReasonBuildSecretNotFound = "BuildSecretNotFound"
 	// ReasonDependenciesFailed says that the install step ended with an error.
 	ReasonDependenciesFailed = "DependenciesFailed"
 	// ReasonBuildTimeout says that the build took longer than spec.build.timeoutSeconds.
 	ReasonBuildTimeout = "BuildTimeout"
 	// ReasonBuildOutOfMemory says that the build needed more memory than it is given.
 	ReasonBuildOutOfMemory = "BuildOutOfMemory"
+	// ReasonBuildOutOfDisk says that the build wrote more than it may.
+	ReasonBuildOutOfDisk = "BuildOutOfDisk"
 	// ReasonBuildFailed says that the build failed otherwise.
 	ReasonBuildFailed = "BuildFailed"
 	// ReasonRegistryDenied says that the registry refuses sless's credentials.

@@ -156,6 +156,33 @@ func TestDependenciesAreInstalledFirst(t *testing.T) {
 	})
 }
 
+// Credentials give a Job of its own and no other image: they are no input of what is installed.
+func TestCredentialsAreNotInTheImage(t *testing.T) {
+	withBoth(t, func(t *testing.T, b *bench) {
+		request := b.inline("ns", "hello", map[string]string{"handler.py": "x", "requirements.txt": "x"})
+		jobs := map[string]*install.Spec{}
+		for _, secret := range []string{"", "one", "two"} {
+			if request.Index = nil; secret != "" {
+				request.Index = &Index{SecretName: secret, Files: install.Index{"netrc": []byte("password " + secret)}}
+			}
+			out, err := b.try(t, request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			jobs[secret] = out.job
+			if secret != "" && string(out.job.Index["netrc"]) != "password "+secret {
+				t.Errorf("the Job of %q has %q", secret, out.job.Index)
+			}
+		}
+		if jobs[""].Key == jobs["one"].Key || jobs["one"].Key == jobs["two"].Key {
+			t.Error("one Job for several Secrets")
+		}
+		if jobs[""].Destination != jobs["one"].Destination || jobs["one"].Destination != jobs["two"].Destination {
+			t.Error("several images of the same dependencies")
+		}
+	})
+}
+
 // What a build script makes is looked for where it is made, and the entrypoint, of which it is made, is in the key.
 func TestBuildScriptMakesTheEntrypoint(t *testing.T) {
 	withBoth(t, func(t *testing.T, b *bench) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/operator/internal/build/fault"
+	"github.com/naeel/sless/operator/internal/build/install"
 	"github.com/naeel/sless/operator/internal/build/layout"
 )
 
@@ -59,8 +60,18 @@ type Request struct {
 	// Revision is what Follow returned: the source is read again because it is there. It is not in the Key: the same inputs are asked
 	// for, and what is read may be newer still.
 	Revision string
+	// Index is the tenant's own credentials for package indexes; nil for none.
+	Index *Index
 	// TimeoutSeconds is how long fetching, installing and pushing may take together, waiting for a turn aside.
 	TimeoutSeconds int32
+}
+
+// Index is a Secret with credentials for package indexes. Its files are no input of the image: it opens an index, and the manifests say what
+// is installed.
+type Index struct {
+	// SecretName is the Secret's name. What is built with one Secret does not wait for, nor fail with, what is built with another.
+	SecretName string
+	Files      install.Index
 }
 
 // Runtime is an entry of the runtime catalogue.

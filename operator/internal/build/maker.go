@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/operator/internal/build/install"
 	"github.com/naeel/sless/operator/internal/build/registry"
 	"github.com/naeel/sless/operator/internal/build/source"
@@ -69,12 +70,12 @@ func (a *appender) dependencies(ctx context.Context, request Request, wanted nee
 		return nil, err
 	}
 	defer layer.Close()
-	tag := installerPrefix + wanted.key
+	job := dependencyJob(request, wanted, a.registry)
+	tag := installerPrefix + job.Key
 	installer, err := a.registry.Append(ctx, request.Runtime.Image, layer, request.Owner.Namespace, tag, sharedLabels(request, tag))
 	if err != nil {
 		return nil, err
 	}
-	job := dependencyJob(request, wanted, a.registry)
 	job.Installer = installer.Reference
 	return job, nil
 }
@@ -87,8 +88,13 @@ func (a *appender) release(ctx context.Context, spec install.Spec) error {
 // dependencyJob is the Job that makes a dependency image, but for where it has the manifests from.
 func dependencyJob(request Request, wanted needs, images *registry.Registry) *install.Spec {
 	tag := dependencyPrefix + wanted.key
-	return &install.Spec{
+	job := &install.Spec{
 		Key: wanted.key, Namespace: request.Owner.Namespace, Base: request.Runtime.Image, Wanted: wanted.wanted,
 		Destination: images.Repository(request.Owner.Namespace) + ":" + tag, Labels: sharedLabels(request, tag), TimeoutSeconds: request.TimeoutSeconds,
 	}
+	if request.Index != nil {
+		// Another Job, for it may fail where this one does not; the image that either makes serves both.
+		job.Key, job.Index = names.Hash(wanted.key, request.Index.SecretName)[:dependencyKeyLen], request.Index.Files
+	}
+	return job
 }

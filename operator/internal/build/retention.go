@@ -231,8 +231,8 @@ func (s *Service) needs(namespace string) (needed map[string]bool, busy bool) {
 	defer s.mu.Unlock()
 	needed = map[string]bool{}
 	need := func(spec install.Spec) {
-		needed[dependencyPrefix+spec.Key], needed[installerPrefix+spec.Key] = true, true
-		needed[dependenciesOf(spec.Destination[strings.LastIndex(spec.Destination, ":")+1:])] = true
+		tag := spec.Destination[strings.LastIndex(spec.Destination, ":")+1:]
+		needed[tag], needed[installerPrefix+spec.Key], needed[dependenciesOf(tag)] = true, true, true
 	}
 	for _, shared := range s.installs {
 		need(shared.spec)

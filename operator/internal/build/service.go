@@ -3,6 +3,7 @@ package build
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"time"
 
@@ -158,7 +159,8 @@ func (s *Service) Ensure(_ context.Context, request Request) State {
 		s.follower.forget(request.Owner) // until this is built
 	}
 	current := s.works[request.Owner]
-	if current == nil || current.key != key {
+	if current == nil || current.key != key || current.state.Phase == Failed && !reflect.DeepEqual(current.request, request) {
+		// What is not in the key, as credentials are, may be what it failed for.
 		current = s.start(request.Owner, key, func(w *work) { s.run(w) })
 		current.ticket = s.fetches.join(request.Owner.Namespace)
 		current.state = State{Phase: Building, Step: Queued, Position: current.ticket.position(), Started: time.Now()}

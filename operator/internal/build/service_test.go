@@ -208,6 +208,30 @@ func TestFailedInstallIsTriedSlowly(t *testing.T) {
 	})
 }
 
+// New credentials, or more time, are tried at once: they may be what it failed for.
+func TestFailureIsTriedAgainWithWhatIsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.outcome["deps:x"] = fault.Terminal(v1alpha1.ReasonDependenciesFailed, "401")
+		s, end := begin(t, w, 4)
+		defer end()
+		r := request("ns", "a", "deps:x")
+		s.Ensure(t.Context(), r)
+		after(s, time.Hour, r)
+		w.mu.Lock()
+		w.outcome["deps:x"] = nil
+		w.mu.Unlock()
+		jobs := w.count("job deps:x")
+		r.Index = &Index{SecretName: "index", Files: install.Index{"netrc": []byte("machine x password y")}}
+		if state := s.Ensure(t.Context(), r); state.Phase != Building {
+			t.Errorf("at once %+v", state)
+		}
+		if state := after(s, w.jobTime+5*w.slow, r); state.Phase != Done || w.count("job deps:x") != jobs+1 {
+			t.Errorf("then %+v, and %d Jobs more", state, w.count("job deps:x")-jobs)
+		}
+	})
+}
+
 func TestUnneededInstallIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -67,6 +67,7 @@ func TestKeyCoversWhatDecides(t *testing.T) {
 		}
 	}
 	r := base()
+	r.Index = &Index{SecretName: "x"}
 	r.TimeoutSeconds, r.Source.S3.Credentials.SecretAccessKey = 2, "rotated"
 	if r.Key() != key {
 		t.Error("the key changes with what does not decide about the image")

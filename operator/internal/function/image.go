@@ -14,6 +14,7 @@ import (
 	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/operator/internal/build"
 	"github.com/naeel/sless/operator/internal/build/fault"
+	"github.com/naeel/sless/operator/internal/build/install"
 	"github.com/naeel/sless/operator/internal/build/layout"
 	"github.com/naeel/sless/operator/internal/config"
 	"github.com/naeel/sless/operator/internal/reconcile"
@@ -194,8 +195,11 @@ func buildRequest(function *v1alpha1.Function, namespaceUID string, cfg *config.
 	return request, nil
 }
 
-// addCredentials reads the tenant's own credentials for the source.
+// addCredentials reads the tenant's own credentials, for package indexes and for the source.
 func (r *Reconciler) addCredentials(ctx context.Context, function *v1alpha1.Function, request *build.Request) (*fault.Error, error) {
+	if problem, err := r.addIndex(ctx, function, request); problem != nil || err != nil {
+		return problem, err
+	}
 	from := function.Spec.Source
 	switch {
 	case request.Source.S3 != nil && request.Source.S3.Credentials != nil:
@@ -217,18 +221,67 @@ func (r *Reconciler) addCredentials(ctx context.Context, function *v1alpha1.Func
 // readSecret reads a Secret that a field of the spec names, all of whose keys must be there.
 func (r *Reconciler) readSecret(ctx context.Context, function *v1alpha1.Function, field, name string, keys ...string) (map[string][]byte, *fault.Error, error) {
 	key := client.ObjectKey{Namespace: function.Namespace, Name: name}
-	var secret corev1.Secret
-	err := r.Reader.Get(ctx, key, &secret)
-	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+	data, err := r.getSecret(ctx, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	if data == nil {
 		return nil, fault.Terminal(v1alpha1.ReasonSourceNotFound, "Secret %s, which %s names, does not exist; make it with the keys %s", key, field, strings.Join(keys, " and ")), nil
 	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("get Secret %s: %w", key, err)
-	}
 	for _, name := range keys {
-		if len(secret.Data[name]) == 0 {
+		if len(data[name]) == 0 {
 			return nil, fault.Terminal(v1alpha1.ReasonSourceNotFound, "Secret %s, which %s names, has no key %s; add it", key, field, name), nil
 		}
 	}
-	return secret.Data, nil, nil
+	return data, nil, nil
+}
+
+// getSecret returns what is in a Secret; nil when there is none.
+func (r *Reconciler) getSecret(ctx context.Context, key client.ObjectKey) (map[string][]byte, error) {
+	var secret corev1.Secret
+	err := r.Reader.Get(ctx, key, &secret)
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get Secret %s: %w", key, err)
+	}
+	if secret.Data == nil {
+		return map[string][]byte{}, nil
+	}
+	return secret.Data, nil
+}
+
+// largestIndexFile bounds what is copied into the Secret of a Job.
+const largestIndexFile = 64 << 10
+
+// addIndex reads the Secret that build.secretName names.
+func (r *Reconciler) addIndex(ctx context.Context, function *v1alpha1.Function, request *build.Request) (*fault.Error, error) {
+	name := function.Spec.Build.SecretName
+	if name == "" || request.Source.Image != "" {
+		return nil, nil
+	}
+	key := client.ObjectKey{Namespace: function.Namespace, Name: name}
+	data, err := r.getSecret(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	files := install.Index{}
+	for _, file := range install.IndexFiles {
+		if len(data[file]) > largestIndexFile {
+			return fault.Terminal(v1alpha1.ReasonBuildSecretNotFound, "key %s of Secret %s, which build.secretName names, has more than %d KiB; keep only what the index needs", file, key, largestIndexFile>>10), nil
+		}
+		if len(data[file]) > 0 {
+			files[file] = data[file]
+		}
+	}
+	wanted := strings.Join(install.IndexFiles, ", ")
+	switch {
+	case data == nil:
+		return fault.Terminal(v1alpha1.ReasonBuildSecretNotFound, "Secret %s, which build.secretName names, does not exist; make it with one or more of the keys %s", key, wanted), nil
+	case len(files) == 0:
+		return fault.Terminal(v1alpha1.ReasonBuildSecretNotFound, "Secret %s, which build.secretName names, has none of the keys %s; add one", key, wanted), nil
+	}
+	request.Index = &build.Index{SecretName: name, Files: files}
+	return nil, nil
 }

@@ -247,8 +247,10 @@ type fakeBuilder struct {
 	// retained is what Retain was told last, by name.
 	retained map[string]retained
 	// asked counts calls of Ensure.
-	asked  int
-	events chan build.Owner
+	asked int
+	// request is what Ensure was called with last.
+	request build.Request
+	events  chan build.Owner
 }
 
 func (b *fakeBuilder) set(codeHash string, state build.State) {
@@ -265,6 +267,7 @@ func (b *fakeBuilder) Ensure(_ context.Context, request build.Request) build.Sta
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked++
+	b.request = request
 	known := false
 	for _, owner := range b.owners {
 		known = known || owner == request.Owner

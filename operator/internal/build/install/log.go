@@ -1,6 +1,7 @@
 package install
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"regexp"
@@ -8,6 +9,7 @@ import (
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -30,7 +32,29 @@ func (r *Runner) logTail(ctx context.Context, pod *corev1.Pod, container string)
 	}
 	defer stream.Close()
 	text, _ := io.ReadAll(io.LimitReader(stream, readBytes)) // half a log is better than none
-	return Tail(string(text))
+	if len(text) == readBytes {
+		text = text[:bytes.LastIndexByte(text, '\n')+1] // half a secret would not be known
+	}
+	secrets, err := r.secrets(ctx, pod)
+	if err != nil {
+		return "(the log is not shown: the values that it must not have can't be read)"
+	}
+	return Tail(string(text), secrets...)
+}
+
+// secrets returns the tenant's own secrets that the pod was given.
+func (r *Runner) secrets(ctx context.Context, pod *corev1.Pod) ([]string, error) {
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Name != indexVolume {
+			continue
+		}
+		given, err := r.client.CoreV1().Secrets(pod.Namespace).Get(ctx, volume.Secret.SecretName, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return strings.Split(string(given.Data[secretsFile]), "\n"), nil
+	}
+	return nil, nil
 }
 
 var secretPatterns = []struct {
@@ -45,8 +69,9 @@ var secretPatterns = []struct {
 
 var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[a-zA-Z]`)
 
-// Tail returns the last lines of a log as a status may have them: at most 8 KiB, no terminal codes, nothing that looks like a secret.
-func Tail(text string) string {
+// Tail returns the last lines of a log as a status may have them: at most 8 KiB, no terminal codes, none of the secrets, the longest of
+// which come first, and nothing that looks like one.
+func Tail(text string, secrets ...string) string {
 	text = escapes.ReplaceAllString(strings.ToValidUTF8(text, "�"), "")
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
@@ -54,6 +79,11 @@ func Tail(text string) string {
 		}
 		return r
 	}, text)
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "***")
+		}
+	}
 	for _, secret := range secretPatterns {
 		text = secret.pattern.ReplaceAllString(text, secret.with)
 	}

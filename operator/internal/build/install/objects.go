@@ -28,6 +28,9 @@ type Spec struct {
 	Installer string
 	// Parcel is what the Job fetches before all else; nil is nothing.
 	Parcel *Parcel
+	// Index is the tenant's own settings and credentials for package indexes, which only the install step sees. They are no input of the
+	// result, and may be nil.
+	Index Index
 	// Wanted are files of which the install step must have made one, below the folder that it fills. None: any result will do.
 	Wanted []string
 	// Destination is the image that is made, by tag.
@@ -109,7 +112,7 @@ func buildSteps(spec Spec, cfg config.Config) []corev1.Container {
 	return containers
 }
 
-// buildInstall runs the tenant's choice of code: it gets the manifests and no credential.
+// buildInstall runs the tenant's choice of code: it gets the manifests, and no credential but the tenant's own.
 func buildInstall(spec Spec, cfg config.Config) corev1.Container {
 	container := corev1.Container{
 		Name:            installStep,
@@ -128,8 +131,16 @@ func buildInstall(spec Spec, cfg config.Config) corev1.Container {
 			container.Env = append(container.Env, corev1.EnvVar{Name: name, Value: value})
 		}
 	}
-	addEnv("PIP_INDEX_URL", cfg.Build.PipIndexURL)
-	addEnv("NPM_CONFIG_REGISTRY", cfg.Build.NPMRegistry)
+	if !spec.Index.ownIndex() {
+		addEnv("PIP_INDEX_URL", cfg.Build.PipIndexURL)
+	}
+	if !spec.Index.ownRegistry() {
+		addEnv("NPM_CONFIG_REGISTRY", cfg.Build.NPMRegistry)
+	}
+	if len(spec.Index) > 0 {
+		container.Env = append(container.Env, spec.Index.env()...)
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: indexVolume, MountPath: indexPath, ReadOnly: true})
+	}
 	if cfg.Build.CAConfigMapName != "" {
 		for _, name := range []string{"PIP_CERT", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"} {
 			addEnv(name, caPath+"/"+caFile)
@@ -244,6 +255,9 @@ func buildVolumes(spec Spec, cfg config.Config) []corev1.Volume {
 		return volumes
 	}
 	volumes = append(volumes, corev1.Volume{Name: depsVolume, VolumeSource: emptyDir}, corev1.Volume{Name: "tmp", VolumeSource: emptyDir})
+	if len(spec.Index) > 0 {
+		volumes = append(volumes, buildIndexVolume(spec))
+	}
 	if cfg.Build.CAConfigMapName != "" {
 		volumes = append(volumes, corev1.Volume{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: cfg.Build.CAConfigMapName},

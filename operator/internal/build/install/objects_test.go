@@ -49,10 +49,17 @@ func specWith(installer string) Spec {
 	return spec
 }
 
+func indexSpec() Spec {
+	spec := testSpec
+	spec.Index, spec.Wanted = testIndex, []string{"built/dist/handler.js"}
+	return spec
+}
+
 func TestObjects(t *testing.T) {
 	const pem = "-----BEGIN CERTIFICATE-----\n"
 	golden(t, "job.yaml", buildJob(testSpec, plain))
 	golden(t, "job-closed-network.yaml", buildJob(testSpec, closed))
+	golden(t, "job-index.yaml", buildJob(indexSpec(), closed))
 	golden(t, "job-fetching.yaml", buildJob(fetchingSpec, closed))
 	golden(t, "job-code.yaml", buildJob(codeSpec, closed))
 	golden(t, "recipe.yaml", buildRecipe(testSpec, trust{}))

@@ -80,6 +80,10 @@ func (r *Runner) applyParts(ctx context.Context, spec Spec, job *batchv1.Job) er
 		}
 		secrets[addressFile] = []byte(address)
 	}
+	if len(spec.Index) > 0 {
+		maps.Copy(secrets, spec.Index)
+		secrets[secretsFile] = []byte(strings.Join(spec.Index.secrets(), "\n"))
+	}
 	owner := metaapply.OwnerReference().WithAPIVersion("batch/v1").WithKind("Job").WithName(job.Name).WithUID(job.UID)
 	options := metav1.ApplyOptions{FieldManager: names.ManagedBy, Force: true}
 	recipe := coreapply.ConfigMap(job.Name, names.BuildNamespace).WithLabels(labels(spec)).WithOwnerReferences(owner).WithData(buildRecipe(spec, trust))
