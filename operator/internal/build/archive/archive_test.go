@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -173,6 +174,7 @@ func TestSameFilesSameTar(t *testing.T) {
 		"rubbish": {
 			file("handler.py", "x"), {name: "bin/tool", text: "y", mode: 0o755}, file(".git/config", "z"), file("a/__pycache__/h.pyc", "z"), file(".DS_Store", ""),
 			file("__MACOSX/._handler.py", ""), file(".env", "KEY=1"), file("handler.py~", ""), file(".handler.py.swp", ""), file("node_modules/.cache/x", ""), file(".venv/bin/python", ""),
+			file(".ipynb_checkpoints/x", ""), file(".nyc_output/x", ""), file(".#handler.py", ""),
 		},
 		"wrapped":             {file("project-1.0/handler.py", "x"), {name: "project-1.0/bin/tool", text: "y", mode: 0o755}},
 		"wrapped with a Mac":  {file("p/handler.py", "x"), {name: "p/bin/tool", text: "y", mode: 0o755}, file("__MACOSX/p/._x", ""), file(".DS_Store", "")},
@@ -188,6 +190,56 @@ func TestSameFilesSameTar(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Other programs write other headers: versions, extra fields, sizes after the contents, attributes of other systems.
+func TestProducersOfZips(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "handler.py"), []byte(strings.Repeat("x", 5000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want, err := read(makeZip(t, file("handler.py", strings.Repeat("x", 5000))), testLimits, "handler.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, command := range map[string][]string{
+		"zip":                {"zip", "-q", "../out.zip", "handler.py"},
+		"zip to a pipe":      {"sh", "-c", "zip -q - handler.py > ../out.zip"},
+		"Python":             {"python3", "-m", "zipfile", "-c", "../out.zip", "handler.py"},
+		"Python, as Windows": {"python3", "-c", "import zipfile; z = zipfile.ZipFile('../out.zip', 'w'); i = zipfile.ZipInfo('handler.py'); i.create_system = 0; z.writestr(i, open('handler.py').read()); z.close()"},
+		"Python, no modes":   {"python3", "-c", "import zipfile; z = zipfile.ZipFile('../out.zip', 'w'); i = zipfile.ZipInfo('handler.py'); i.external_attr = 0; z.writestr(i, open('handler.py').read()); z.close()"},
+		"Python, 64 bits":    {"python3", "-c", "import zipfile; z = zipfile.ZipFile('../out.zip', 'w'); f = z.open('handler.py', 'w', force_zip64=True); f.write(open('handler.py', 'rb').read()); f.close(); z.close()"},
+		"Git":                {"sh", "-c", "git init -q && git add . && git -c user.name=a -c user.email=a commit -qm x && git archive --format=zip -o ../out.zip HEAD"},
+		"bsdtar":             {"bsdtar", "-a", "-cf", "../out.zip", "handler.py"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(command[0]); err != nil || (strings.HasPrefix(name, "zip") && !installed("zip")) || (name == "Git" && !installed("git")) {
+				t.Skip("it is not installed")
+			}
+			work := t.TempDir()
+			if err := os.CopyFS(filepath.Join(work, "in"), os.DirFS(folder)); err != nil {
+				t.Fatal(err)
+			}
+			made := exec.Command(command[0], command[1:]...)
+			made.Dir = filepath.Join(work, "in")
+			if out, err := made.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			data, err := os.ReadFile(filepath.Join(work, "out.zip"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := read(data, testLimits, "handler.py")
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("got %v, %v, want %v", list(t, got), err, list(t, want))
+			}
+		})
+	}
+}
+
+func installed(program string) bool {
+	_, err := exec.LookPath(program)
+	return err == nil
 }
 
 func TestFromFilesGivesTheSameTar(t *testing.T) {

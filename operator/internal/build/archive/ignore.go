@@ -6,8 +6,9 @@ import "strings"
 // environment of the developer's own machine.
 var ignoredNames = map[string]bool{
 	".git": true, ".hg": true, ".svn": true,
-	"__pycache__": true, ".pytest_cache": true, ".mypy_cache": true, ".ruff_cache": true, ".tox": true, ".venv": true,
-	".idea": true, ".vscode": true, ".env": true, ".terraform": true,
+	"__pycache__": true, ".pytest_cache": true, ".mypy_cache": true, ".ruff_cache": true, ".tox": true, ".nox": true, ".venv": true,
+	".hypothesis": true, ".ipynb_checkpoints": true, ".coverage": true, ".nyc_output": true, ".eslintcache": true,
+	".idea": true, ".vscode": true, ".vs": true, ".env": true, ".terraform": true,
 	".DS_Store": true, "__MACOSX": true, "Thumbs.db": true, "desktop.ini": true,
 }
 
@@ -15,7 +16,7 @@ var ignoredNames = map[string]bool{
 func ignored(clean string) bool {
 	previous := ""
 	for part := range strings.SplitSeq(clean, "/") {
-		editor := strings.HasSuffix(part, "~") || strings.HasSuffix(part, ".swp") || strings.HasSuffix(part, ".swo")
+		editor := strings.HasSuffix(part, "~") || strings.HasPrefix(part, ".#") || strings.HasSuffix(part, ".swp") || strings.HasSuffix(part, ".swo")
 		if ignoredNames[part] || editor || (previous == "node_modules" && part == ".cache") {
 			return true
 		}
