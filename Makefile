@@ -42,9 +42,11 @@ test: kubernetes ## test everything, unit to end-to-end; brings the cluster up
 test-all: kubernetes ## the same, and what takes long: fuzzing
 	@hack/test.sh all
 
-bench: kubernetes ## measure what must stay fast
+bench: kubernetes ## measure what must stay fast; brings the cluster up
 	go test -run '^$$' -bench . -benchmem $(patsubst %,./%/...,$(filter-out hack,$(MODULES)))
 	go run ./hack/bench/gateway
+	@bin/cluster up
+	KUBECONFIG=$$(bin/cluster kubeconfig) go run ./hack/bench/builds
 
 .PHONY: kubernetes
 kubernetes: bin/cluster ## kube-apiserver, etcd and kubectl for tests, in .dev/bin

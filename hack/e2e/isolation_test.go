@@ -67,7 +67,7 @@ func TestInstallStepSeesNoCredential(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	script := `const fs = require('fs');
-const seen = ['/kaniko', '/var/run/secrets/kubernetes.io', '/root/.docker', '/kaniko/.docker/config.json'].filter((p) => fs.existsSync(p))
+const seen = ['/kaniko', '/etc/sless-parcel', '/files', '/var/run/secrets/kubernetes.io', '/root/.docker', '/kaniko/.docker/config.json'].filter((p) => fs.existsSync(p))
   .concat(Object.keys(process.env).filter((k) => /TOKEN|SECRET|PASSWORD|DOCKER|AWS/.test(k)));
 fs.mkdirSync('node_modules/found', { recursive: true });
 fs.writeFileSync('node_modules/found/index.js', 'module.exports = ' + JSON.stringify({ seen, uid: process.getuid() }) + ';');
