@@ -49,7 +49,7 @@ bench: kubernetes ## measure what must stay fast; brings the cluster up
 	KUBECONFIG=$$(bin/cluster kubeconfig) go run ./hack/bench/builds
 
 .PHONY: kubernetes
-kubernetes: bin/cluster ## kube-apiserver, etcd and kubectl for tests, in .dev/bin
+kubernetes: bin/cluster ## kube-apiserver, etcd, kubectl and a registry for tests, in .dev/bin
 	@bin/cluster bin
 
 # What is generated, and what every change must keep.

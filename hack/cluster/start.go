@@ -106,7 +106,12 @@ func (a *app) startNode(ctx context.Context) error {
 }
 
 // bin builds the Kubernetes programs alone: tests against a real API server need no cluster.
-func bin(ctx context.Context, a *app) error { return a.builder.Kube(ctx) }
+func bin(ctx context.Context, a *app) error {
+	if err := a.builder.Link(ctx, binaries.Registry); err != nil {
+		return err
+	}
+	return a.builder.Kube(ctx)
+}
 
 // tofu builds OpenTofu, for the provider's tests where there is no terraform.
 func tofu(ctx context.Context, a *app) error { return a.builder.Link(ctx, binaries.Tofu) }

@@ -51,6 +51,9 @@ func TestV1V2V3V2(t *testing.T) {
 		for _, code := range []string{"1", "2", "3", "2"} {
 			images = append(images, b.must(t, b.inline("ns", "hello", map[string]string{"handler.py": code})).Image)
 		}
+		if len(b.steps) != 1 || b.steps[0] != Fetching {
+			t.Errorf("going back took the steps %v", b.steps)
+		}
 		if images[1] != images[3] || images[0] == images[1] || images[1] == images[2] || images[0] == images[2] {
 			t.Errorf("got %q", images)
 		}

@@ -3,6 +3,7 @@ package registry
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -162,6 +163,12 @@ func explain(ctx context.Context, what string, err error) error {
 	switch statusOf(err) {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fault.Terminal(v1alpha1.ReasonRegistryDenied, "%s: the registry refuses the platform's credentials for it; the platform's operator must correct them", what)
+	}
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+		return fault.Transient(v1alpha1.ReasonRegistryUnavailable, "%s: the registry's certificate is not trusted (%v); the platform's operator must put the certificate of the authority that signed it into registry.caFile", what, err)
+	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return fault.Transient(v1alpha1.ReasonRegistryUnavailable, "%s: the registry speaks plain HTTP; the platform's operator must give it a certificate, or set registry.insecure", what)
 	}
 	return fault.Transient(v1alpha1.ReasonRegistryUnavailable, "%s: %v", what, err)
 }
