@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/naeel/sless/api/v1alpha1"
@@ -245,6 +246,9 @@ func asFault(ctx context.Context, err error, seconds int32) *fault.Error {
 	}
 	if errors.Is(err, registry.ErrAnonymousPush) {
 		return fault.Transient(v1alpha1.ReasonRegistryDenied, "%v", err)
+	}
+	if errors.Is(err, syscall.ENOSPC) {
+		return fault.Transient(v1alpha1.ReasonBuildOutOfDisk, "the operator's disk has no room for the source; the platform's operator must give build.spoolDir more")
 	}
 	return fault.As(err, v1alpha1.ReasonBuildFailed)
 }

@@ -3,15 +3,20 @@ package build
 import (
 	"archive/zip"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -334,5 +339,25 @@ func TestKanikoBuilderPushesNothing(t *testing.T) {
 				t.Error("the parcel stays")
 			}
 		})
+	}
+}
+
+func TestFaults(t *testing.T) {
+	expired, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	for name, test := range map[string]struct {
+		ctx    context.Context
+		err    error
+		reason string
+	}{
+		"time":           {expired, fmt.Errorf("read: %w", context.DeadlineExceeded), v1alpha1.ReasonBuildTimeout},
+		"another's time": {t.Context(), fmt.Errorf("read: %w", context.DeadlineExceeded), v1alpha1.ReasonBuildFailed},
+		"disk":           {t.Context(), &os.PathError{Op: "write", Path: "/spool/x", Err: syscall.ENOSPC}, v1alpha1.ReasonBuildOutOfDisk},
+		"open registry":  {t.Context(), registry.ErrAnonymousPush, v1alpha1.ReasonRegistryDenied},
+		"known":          {t.Context(), fault.Terminal(v1alpha1.ReasonSourceInvalid, "x"), v1alpha1.ReasonSourceInvalid},
+	} {
+		if got := asFault(test.ctx, test.err, 60); got.Reason != test.reason {
+			t.Errorf("%s: got %v, want %s", name, got, test.reason)
+		}
 	}
 }

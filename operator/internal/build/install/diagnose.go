@@ -136,9 +136,13 @@ func (o observation) explainExit(container string, ended *corev1.ContainerStateT
 
 func (o observation) evicted() *fault.Error {
 	if strings.Contains(o.pod.Status.Message, "EmptyDir") { // the kubelet gives no reason apart from its text
-		return fault.Terminal(v1alpha1.ReasonDependenciesFailed, "the dependencies take more than %s of disk; depend on less, or ask the platform's operator to raise build.volumeSize", o.volume)
+		return outOfDisk(o.volume)
 	}
 	return fault.Transient(v1alpha1.ReasonBuildFailed, "the node evicted the build (%s); it runs again", o.pod.Status.Message)
+}
+
+func outOfDisk(volume string) *fault.Error {
+	return fault.Terminal(v1alpha1.ReasonBuildOutOfDisk, "the build writes more than %s; depend on less, or ask the platform's operator to raise build.volumeSize", volume)
 }
 
 // trouble is what keeps the pod from running.

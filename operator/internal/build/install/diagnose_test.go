@@ -11,6 +11,7 @@ import (
 
 	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/operator/internal/build/check"
+	"github.com/naeel/sless/operator/internal/build/fault"
 )
 
 var begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -93,7 +94,7 @@ func TestProgress(t *testing.T) {
 		"no room at the end":  {pod: unschedulable(), after: 301 * time.Second, done: true, reason: v1alpha1.ReasonBuilding, says: "0/1 nodes"},
 		"refused":             {refusal: "exceeded quota", after: time.Minute, reason: v1alpha1.ReasonQuotaExceeded, says: "exceeded quota"},
 		"refused to the end":  {refusal: "exceeded quota", after: 301 * time.Second, done: true, reason: v1alpha1.ReasonQuotaExceeded},
-		"volume full":         {pod: evictedPod(`Usage of EmptyDir volume "deps" exceeds the limit "4Gi".`), done: true, reason: v1alpha1.ReasonDependenciesFailed, terminal: true, says: "4Gi"},
+		"volume full":         {pod: evictedPod(`Usage of EmptyDir volume "deps" exceeds the limit "4Gi".`), done: true, reason: v1alpha1.ReasonBuildOutOfDisk, terminal: true, says: "4Gi"},
 		"evicted by the node": {pod: evictedPod("The node was low on resource: memory."), done: true, reason: v1alpha1.ReasonBuildFailed, says: "low on resource"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,6 +117,42 @@ func TestProgress(t *testing.T) {
 				t.Errorf("got %+v", err)
 			}
 		})
+	}
+}
+
+// The last lines are what the programs themselves wrote when they met that trouble.
+func TestExplainLog(t *testing.T) {
+	const at = "error pushing image: failed to push to destination registry.example.org/sless-ns:deps-1: "
+	exit1 := &corev1.ContainerStateTerminated{ExitCode: 1}
+	for name, test := range map[string]struct {
+		step, log, reason string
+		terminal          bool
+	}{
+		"pip, disk":        {installStep, "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n", v1alpha1.ReasonBuildOutOfDisk, true},
+		"npm, disk":        {installStep, "npm error code ENOSPC\nnpm error syscall write\n", v1alpha1.ReasonBuildOutOfDisk, true},
+		"npm, 401":         {installStep, "npm error code E401\nnpm error 401 Unauthorized - GET https://npm.example.org/x\n", v1alpha1.ReasonDependenciesFailed, true},
+		"pip, away":        {installStep, "Failed to establish a new connection: [Errno 111] connection refused\n", v1alpha1.ReasonDependenciesFailed, true},
+		"check, disk":      {checkStep, "\"no space left on device\" is a named pipe\n", v1alpha1.ReasonDependenciesFailed, true},
+		"kaniko, disk":     {kanikoStep, "error building image: write /kaniko/1: no space left on device\n", v1alpha1.ReasonBuildOutOfDisk, true},
+		"kaniko, refused":  {kanikoStep, at + "POST https://registry.example.org/v2/sless-ns/blobs/uploads/: UNAUTHORIZED: authentication required\n", v1alpha1.ReasonRegistryDenied, true},
+		"kaniko, denied":   {kanikoStep, at + "DENIED: requested access to the resource is denied\n", v1alpha1.ReasonRegistryDenied, true},
+		"kaniko, away":     {kanikoStep, at + "Get \"https://registry.example.org/v2/\": dial tcp 192.0.2.1:443: connect: connection refused\n", v1alpha1.ReasonRegistryUnavailable, false},
+		"kaniko, other CA": {kanikoStep, at + "tls: failed to verify certificate: x509: certificate signed by unknown authority\n", v1alpha1.ReasonRegistryUnavailable, false},
+		"kaniko, broken":   {kanikoStep, at + "unexpected status code 503 Service Unavailable\n", v1alpha1.ReasonRegistryUnavailable, false},
+		"kaniko, else":     {kanikoStep, "error building image: no\n", v1alpha1.ReasonBuildFailed, false},
+		"kaniko, no log":   {kanikoStep, "", v1alpha1.ReasonBuildFailed, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observation{job: jobOf(), now: begun, memory: "2Gi", volume: "4Gi"}
+			got := o.explainLog(o.explainExit(test.step, exit1), test.step, test.log)
+			if got.Reason != test.reason || got.Terminal != test.terminal {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	killed := fault.Terminal(v1alpha1.ReasonBuildOutOfMemory, "2Gi")
+	if got := (observation{}).explainLog(killed, installStep, "no space left on device"); got != killed {
+		t.Errorf("the log overrules the kubelet: %+v", got)
 	}
 }
 

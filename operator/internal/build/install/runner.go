@@ -170,7 +170,9 @@ func (r *Runner) Observe(ctx context.Context, key string, now time.Time) (Progre
 	}
 	progress, culprit := seen.progress()
 	if progress.Done && culprit != "" {
-		progress.Err.LogTail = r.logTail(ctx, pod, culprit)
+		tail := r.logTail(ctx, pod, culprit)
+		progress.Err = seen.explainLog(progress.Err, culprit, tail)
+		progress.Err.LogTail = tail
 	}
 	return progress, nil
 }
