@@ -69,9 +69,9 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestPoll holds how often is looked: soon at first, at least every second when the end is near, else at least every five.
+// TestPoll holds how often is looked: soon at first, at least twice a second when the end is near, else at least every five.
 func TestPoll(t *testing.T) {
-	for state, longest := range map[progress]time.Duration{near: time.Second, far: 5 * time.Second} {
+	for state, longest := range map[progress]time.Duration{near: quickPause, far: 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			started := time.Now()
 			var pauses []time.Duration

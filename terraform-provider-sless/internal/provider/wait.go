@@ -12,7 +12,7 @@ import (
 const (
 	firstPause = 200 * time.Millisecond
 	// quickPause is the longest while an end is near.
-	quickPause = time.Second
+	quickPause = 500 * time.Millisecond
 	maxPause   = 5 * time.Second
 	// absentFor is how long an object that was just made may be not found, because a cache has not seen it.
 	absentFor = 15 * time.Second
