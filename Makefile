@@ -47,6 +47,7 @@ bench: kubernetes ## measure what must stay fast; brings the cluster up
 	go run ./hack/bench/gateway
 	@bin/cluster up
 	KUBECONFIG=$$(bin/cluster kubeconfig) go run ./hack/bench/builds
+	@hack/bench/terraform.sh
 
 .PHONY: kubernetes
 kubernetes: bin/cluster ## kube-apiserver, etcd, kubectl and a registry for tests, in .dev/bin

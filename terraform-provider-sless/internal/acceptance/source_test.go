@@ -3,8 +3,11 @@
 package acceptance
 
 import (
+	"archive/zip"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -197,5 +200,40 @@ func TestPolledBucket(t *testing.T) {
 	if got := w.function("hello").Generation; got != generation {
 		t.Errorf("generation %d, before %d", got, generation)
 	}
+	w.destroy()
+}
+
+// TestZip takes an archive from a file: packed anew it is no change, with other bytes it is, and filesha256 as the mark decides alone.
+func TestZip(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t)
+	pack := func(version string, method uint16, at time.Time) {
+		var archive bytes.Buffer
+		writer := zip.NewWriter(&archive)
+		entry, err := writer.CreateHeader(&zip.FileHeader{Name: "handler.py", Method: method, Modified: at})
+		if err == nil {
+			_, err = fmt.Fprintf(entry, handler, version)
+		}
+		if err := errors.Join(err, writer.Close()); err != nil {
+			t.Fatal(err)
+		}
+		w.write("code.zip", archive.String())
+	}
+	pack("one", zip.Deflate, time.Now())
+	w.write("main.tf", read(`filename = "code.zip"`))
+	w.apply()
+	w.wantVersion("one")
+	w.wantNoChanges()
+	pack("one", zip.Store, time.Now().Add(-time.Hour))
+	w.wantNoChanges()
+	pack("two", zip.Store, time.Now())
+	w.wantPlanned(map[string]string{"sless_function.hello": "update"})
+	w.apply()
+	w.wantVersion("two")
+	w.write("main.tf", read(`filename = "code.zip"`, `code_hash = filesha256("code.zip")`))
+	w.apply()
+	w.wantNoChanges()
+	pack("two", zip.Deflate, time.Now())
+	w.wantPlanned(map[string]string{"sless_function.hello": "update"})
 	w.destroy()
 }
