@@ -278,6 +278,20 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestUnreadable holds that a file that may not be read is named, whether the code is hashed or packed. As root every file may be read.
+func TestUnreadable(t *testing.T) {
+	tree := &Tree{files: []file{{path: "lib/key", open: func() (io.ReadCloser, error) {
+		return nil, reason(&fs.PathError{Op: "open", Path: "src/lib/key", Err: fs.ErrPermission})
+	}}}}
+	_, hashing := tree.Hash()
+	_, packing := tree.Pack(io.Discard)
+	for _, err := range []error{hashing, packing} {
+		if err == nil || !strings.Contains(err.Error(), `read "lib/key": src/lib/key may not be read: permission denied`) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 func TestRefusedArchives(t *testing.T) {
 	archive := func(names ...string) []byte {
 		var out bytes.Buffer

@@ -1,7 +1,10 @@
 package provider
 
 import (
+	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -10,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/naeel/sless/api/rest"
+	"github.com/naeel/sless/terraform-provider-sless/internal/code"
 )
 
 const (
@@ -202,4 +206,51 @@ func TestSourceRules(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestCodeRules holds that code which can't be a function's is refused when planning, at its attribute, with the rule.
+func TestCodeRules(t *testing.T) {
+	api := newFakeAPI(t)
+	c := newCore(t, api.URL, nil)
+	empty, leaking, huge := t.TempDir(), codeFolder(t, "one"), codeFolder(t, "one")
+	file := filepath.Join(leaking, "handler.py")
+	large, err := os.Create(filepath.Join(huge, "model.bin"))
+	if err == nil {
+		err = errors.Join(large.Truncate(code.MaxBytes), large.Close(), os.Symlink("/etc/passwd", filepath.Join(leaking, "users")))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		set      values
+		at, rule string
+	}{
+		{values{"source_dir": filepath.Join(empty, "nowhere")}, "source_dir", "does not exist"},
+		{values{"source_dir": empty}, "source_dir", "has no files"},
+		{values{"source_dir": file}, "source_dir", "is no folder"},
+		{values{"source_dir": leaking}, "source_dir", `"users" leads to "/etc/passwd"`},
+		{values{"source_dir": huge}, "source_dir", "larger than 1024 MiB"},
+		{values{"source_dir": leaking, "excludes": c.texts("[a")}, "excludes", "[a"},
+		{values{"filename": filepath.Join(empty, "nowhere.zip")}, "filename", "does not exist"},
+		{values{"filename": empty}, "filename", "is no file"},
+		{values{"filename": file}, "filename", "no zip archive"},
+		{values{"filename": "x", "excludes": c.texts("*.md")}, "excludes", "needs source_dir"},
+	} {
+		planned := c.instance("sless_function").plan(hello(test.set))
+		if !strings.Contains(planned.errors, `AttributeName("`+test.at+`")`) || !strings.Contains(planned.errors, test.rule) {
+			t.Errorf("want %s and %q: %s", test.at, test.rule, planned.errors)
+		}
+	}
+	if len(api.calls) != 0 {
+		t.Errorf("the API was called: %v", api.calls)
+	}
+}
+
+// texts is a list of strings.
+func (c *core) texts(all ...string) tftypes.Value {
+	elements := make([]tftypes.Value, len(all))
+	for i, text := range all {
+		elements[i] = tftypes.NewValue(tftypes.String, text)
+	}
+	return tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, elements)
 }
