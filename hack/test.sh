@@ -42,7 +42,7 @@ summary() {
 }
 
 # builds matches the end-to-end tests of what a build makes.
-builds='^Test(Samples|ChangeOfCode|ChangesThatDoNotBuild|DeletionLeavesNothing|NamespaceDeletion|Archive|BadArchivesHeal|BadInput|OperatorDiesInABuild|InstallStepSeesNoCredential)$'
+builds='^Test(FilesBelongToRoot|Samples|ChangeOfCode|ChangesThatDoNotBuild|DeletionLeavesNothing|NamespaceDeletion|Archive|BadArchivesHeal|BadInput|OperatorDiesInABuild|InstallStepSeesNoCredential)$'
 
 # fuzz gives every fuzz test of the workspace half a minute.
 fuzz() {

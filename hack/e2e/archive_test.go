@@ -179,3 +179,32 @@ func TestBadInput(t *testing.T) {
 	apply(t, namespace, cronTrigger("zone", "runtime", `{schedule: "0 0 * * *", timeZone: Atlantis/Capital}`))
 	waitTrigger(t, namespace, "zone", "False", v1alpha1.ReasonInvalidSchedule)
 }
+
+// Whatever is below /function belongs to root, can be read by the function and written by nobody else, with dependencies and without.
+func TestFilesBelongToRoot(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	walk := `import os
+def handle(event):
+    wrong, readable = [], 0
+    for folder, folders, files in os.walk('/function', onerror=lambda e: wrong.append(str(e))):
+        for path in [folder] + [os.path.join(folder, f) for f in files]:
+            stat = os.lstat(path)
+            if stat.st_uid or stat.st_gid or (stat.st_mode & 0o022 and not os.path.islink(path)):
+                wrong.append('%s %o %d:%d' % (path, stat.st_mode, stat.st_uid, stat.st_gid))
+            if os.access(path, os.R_OK):
+                readable += 1
+            else:
+                wrong.append(path)
+    return 'good' if readable and not wrong else str(wrong[:10])
+`
+	apply(t, namespace, python("bare", walk)+httpTrigger("bare"))
+	files := map[string]string{"handler.py": walk, "pkg/module.py": "x = 1\n", "requirements.txt": "idna==3.10\n"}
+	apply(t, namespace, function("deps", "python3.11", files)+httpTrigger("deps"))
+	for _, name := range []string{"bare", "deps"} {
+		waitFunction(t, namespace, name, "True", v1alpha1.ReasonReady)
+		if got := mustCall(t, "GET", namespace, name, "", "", 200); got.body != "good" {
+			t.Errorf("%s: %s", name, got.body)
+		}
+	}
+}
