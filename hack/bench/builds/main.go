@@ -9,33 +9,41 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
+	"syscall"
 )
 
 func main() {
+	what := flag.String("measure", "changes,memory", "what to measure; changes restart the operator with either builder")
 	rounds := flag.Int("rounds", 5, "how often each change is made")
 	out := flag.String("out", ".dev/bench", "the `folder` for builds.json, builds.txt and builds.svg")
 	page := flag.String("page", "", "a page of documentation to put the table into, between its marks; the chart goes beside it (default: none)")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	// Stopped, it still gives the operator its flags back.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := bench(ctx, *rounds, *out, *page); err != nil {
+	if err := bench(ctx, *what, *rounds, *out, *page); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(ctx context.Context, rounds int, out, page string) error {
+func bench(ctx context.Context, what string, rounds int, out, page string) error {
 	w, err := newWorld(ctx)
 	if err != nil {
 		return err
 	}
 	defer w.end()
 	report := newReport(rounds)
-	if err := w.measureChanges(ctx, rounds, report); err != nil {
-		return err
+	if strings.Contains(what, "changes") {
+		if err := w.measureChanges(ctx, rounds, report); err != nil {
+			return err
+		}
 	}
-	if err := w.measureMemory(ctx, report); err != nil {
-		return err
+	if strings.Contains(what, "memory") {
+		if err := w.measureMemory(ctx, report); err != nil {
+			return err
+		}
 	}
 	report.end()
 	fmt.Print(report.text())
