@@ -29,6 +29,7 @@ type platform struct {
 		Insecure         bool
 	}
 	ObjectStore struct{ Endpoint, Region, Bucket string }
+	Runtimes    []struct{ Name, Image string }
 }
 
 func readPlatform(t *testing.T) platform {
@@ -111,7 +112,7 @@ func tagsOf(t *testing.T, namespace string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tags, err := remote.List(repository, remote.WithContext(t.Context()), remote.WithTransport(clusterTransport()), remote.WithAuth(registryLogin(t, p.Registry.Host)))
+	tags, err := remote.List(repository, remote.WithContext(t.Context()), remote.WithTransport(clusterTransport()), remote.WithAuth(registryLogin(t, "registry-pull", p.Registry.Host)))
 	if refused := (*transport.Error)(nil); errors.As(err, &refused) && refused.StatusCode == http.StatusNotFound {
 		return nil
 	}
@@ -121,12 +122,13 @@ func tagsOf(t *testing.T, namespace string) []string {
 	return tags
 }
 
-func registryLogin(t *testing.T, host string) authn.Authenticator {
+// registryLogin is the account in one of the platform's Secrets.
+func registryLogin(t *testing.T, secretName, host string) authn.Authenticator {
 	t.Helper()
 	var file struct {
 		Auths map[string]authn.AuthConfig `json:"auths"`
 	}
-	if err := yaml.Unmarshal(secret(t, "registry-pull")[".dockerconfigjson"], &file); err != nil {
+	if err := yaml.Unmarshal(secret(t, secretName)[".dockerconfigjson"], &file); err != nil {
 		t.Fatal(err)
 	}
 	return authn.FromConfig(file.Auths[host])
