@@ -79,6 +79,10 @@ func (r *Reconciler) keepImage(ctx context.Context, s *scope, request build.Requ
 		return err
 	}
 	if doubtful {
+		if status := &s.function.Status; s.image.reference == status.Image {
+			request.Runtime.Image = status.RuntimeVersion
+		}
+		pinSource(&request, s.function.Status.SourceRevision)
 		r.Builder.Ensure(ctx, request)
 		return nil
 	}
@@ -88,6 +92,13 @@ func (r *Reconciler) keepImage(ctx context.Context, s *scope, request build.Requ
 		s.takeState(request)
 	}
 	return nil
+}
+
+// pinSource has a request read what was read before: where a branch of git is by now is nobody's wish yet.
+func pinSource(request *build.Request, revision string) {
+	if git := request.Source.Git; git != nil && revision != "" {
+		git.Ref = revision
+	}
 }
 
 // polls says whether the Builder is to look at the source when it is built.

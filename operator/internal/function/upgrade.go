@@ -91,7 +91,6 @@ func (r *Reconciler) reconcileUpgrade(ctx context.Context, s *scope, request bui
 		if place != nil {
 			place.RuntimeVersion, place.Image = status.RuntimeVersion, status.Image
 		}
-		request.Runtime.Image = status.RuntimeVersion
 		return r.keepImage(ctx, s, request)
 	}
 	if place.RuntimeVersion != s.catalogue {
@@ -101,9 +100,7 @@ func (r *Reconciler) reconcileUpgrade(ctx context.Context, s *scope, request bui
 		s.image.reference = place.Image
 		return r.keepImage(ctx, s, request)
 	}
-	if git := request.Source.Git; git != nil && status.SourceRevision != "" {
-		git.Ref = status.SourceRevision // where its branch is by now is not for an upgrade to bring along
-	}
+	pinSource(&request, status.SourceRevision)
 	problem, err := r.addCredentials(ctx, s.function, &request)
 	if err != nil {
 		return err
@@ -115,6 +112,10 @@ func (r *Reconciler) reconcileUpgrade(ctx context.Context, s *scope, request bui
 	}
 	state := r.Builder.Ensure(ctx, request)
 	s.builder = &state
+	if state.Phase == build.Done && state.Result.SourceDigest != status.SourceDigest && polls(request) {
+		s.takeState(request) // the tenant asked for what is there by now
+		return nil
+	}
 	s.takeUpgrade(&state)
 	if s.place().RuntimeVersion != s.catalogue { // it did not go well
 		r.Builder.Forget(request.Owner)

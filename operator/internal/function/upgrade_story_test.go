@@ -403,3 +403,34 @@ func TestUpgradeTakesNoOtherCode(t *testing.T) {
 		t.Error("it was deployed")
 	}
 }
+
+// A polled object that is overwritten is the tenant's own change: on the new runtime image at once, be it paused or under way.
+func TestPolledSourceDuringUpgrade(t *testing.T) {
+	s := newStage(t)
+	s.builder.set("v1", result("one", "etag-one"))
+	s.function("hello", codeHash("v1"), replicas(1), func(f *v1alpha1.Function) {
+		f.Spec.Source = v1alpha1.Source{S3: &v1alpha1.S3Source{Key: "code.zip", PollIntervalSeconds: 60}}
+	})
+	s.rollOut("hello")
+	s.upgrade("hello", "", "")
+	cfg := upgraded(t, 1)
+	cfg.RuntimeUpgrade.Paused = true
+	s.start(cfg)
+	s.upgrade("hello", v1alpha1.UpgradePaused, "")
+	s.changed("etag-two", result("two", "etag-two"))
+	s.poke("hello")
+	s.deploys("hello", "the code that was put there", func(d *appsv1.Deployment) bool { return runs(d, "two") })
+	s.rollOut("hello")
+	if function := s.upgrade("hello", "", ""); function.Status.RuntimeVersion != newRuntime || function.Status.SourceRevision != "etag-two" {
+		t.Errorf("status %+v", function.Status)
+	}
+
+	// An upgrade that reads other code than before has read what the tenant wants.
+	s.builder.set("v1 on "+oldRuntime, result("three", "etag-three"))
+	s.start(testConfig(t))
+	s.deploys("hello", "what was read", func(d *appsv1.Deployment) bool { return runs(d, "three") })
+	s.rollOut("hello")
+	if function := s.upgrade("hello", "", ""); function.Status.RuntimeVersion != oldRuntime || function.Status.SourceRevision != "etag-three" {
+		t.Errorf("status %+v", function.Status)
+	}
+}
