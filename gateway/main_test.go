@@ -111,7 +111,7 @@ func startWith(t *testing.T, change func(*gateway), args ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+	g.transport.Other.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, err

@@ -22,6 +22,7 @@ import (
 	"github.com/naeel/sless/gateway/internal/metrics"
 	"github.com/naeel/sless/gateway/internal/proxy"
 	"github.com/naeel/sless/gateway/internal/route"
+	"github.com/naeel/sless/gateway/internal/transport"
 	"github.com/naeel/sless/gateway/internal/watch"
 )
 
@@ -33,7 +34,7 @@ type gateway struct {
 	options   *options
 	logger    *slog.Logger
 	proxy     *proxy.Gateway
-	transport *http.Transport
+	transport *transport.Transport
 	h2c       *http.Transport
 	room      *backend.Room
 	access    *access.Log
@@ -72,13 +73,13 @@ func build(o *options, logger *slog.Logger, accessLog io.Writer) (*gateway, erro
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{options: o, logger: logger, table: route.NewTable(o.domain), transport: proxy.NewTransport(), access: access.New(accessLog), sleep: time.Sleep}
+	g := &gateway{options: o, logger: logger, table: route.NewTable(o.domain), transport: transport.New(proxy.NewTransport()), access: access.New(accessLog), sleep: time.Sleep}
 	if o.tlsCertFile != "" {
 		if g.certificate, err = newCertificate(o.tlsCertFile, o.tlsKeyFile); err != nil {
 			return nil, err
 		}
 	}
-	g.h2c = proxy.NewH2C(g.transport)
+	g.h2c = proxy.NewH2C(g.transport.Other)
 	g.room = backend.NewRoom(o.maxWaitingTotal)
 	g.metrics = metrics.New(g.table.Len, g.room.Waiting)
 	g.proxy = proxy.New(proxy.Options{

@@ -17,6 +17,7 @@ import (
 	"github.com/naeel/sless/gateway/internal/backend"
 	"github.com/naeel/sless/gateway/internal/metrics"
 	"github.com/naeel/sless/gateway/internal/route"
+	"github.com/naeel/sless/gateway/internal/transport"
 )
 
 // BenchmarkProxy compares the gateway, with its metrics, log, limits and balancing on, with a bare ReverseProxy that has the same Transport and
@@ -56,7 +57,7 @@ func BenchmarkProxy(b *testing.B) {
 }
 
 func benchGateway(b *testing.B, pod *httptest.Server, routes, limit int) *httptest.Server {
-	table, transport := route.NewTable(""), NewTransport()
+	table, transport := route.NewTable(""), transport.New(NewTransport())
 	counters := metrics.New(table.Len, func() int { return 0 })
 	asker := backend.NewHTTPAsker(transport, 10)
 	for i := range routes {

@@ -25,6 +25,7 @@ import (
 	"github.com/naeel/sless/gateway/internal/metrics"
 	"github.com/naeel/sless/gateway/internal/problem"
 	"github.com/naeel/sless/gateway/internal/route"
+	"github.com/naeel/sless/gateway/internal/transport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,7 +43,7 @@ type stack struct {
 	table     *route.Table
 	public    *httptest.Server
 	internal  *httptest.Server
-	transport *http.Transport
+	transport *transport.Transport
 	h2c       *http.Transport
 	room      *backend.Room
 	log       *syncBuffer
@@ -52,9 +53,9 @@ type stack struct {
 // newStack starts a gateway; change may alter its options.
 func newStack(t *testing.T, domain string, change func(*Options)) *stack {
 	t.Helper()
-	s := &stack{T: t, table: route.NewTable(domain), transport: NewTransport(), log: &syncBuffer{}}
+	s := &stack{T: t, table: route.NewTable(domain), transport: transport.New(NewTransport()), log: &syncBuffer{}}
 	s.metrics = metrics.New(s.table.Len, func() int { return s.room.Waiting() })
-	s.h2c, s.room = NewH2C(s.transport), backend.NewRoom(1000)
+	s.h2c, s.room = NewH2C(s.transport.Other), backend.NewRoom(1000)
 	s.asker = backend.NewHTTPAsker(s.transport, 100)
 	options := Options{
 		Table: s.table, Metrics: s.metrics, Transport: s.transport, H2C: s.h2c, Auth: auth.New(reviewer{}, []string{"operator"}),
@@ -99,6 +100,7 @@ func (s *stack) function(name string, spec *route.Spec, pods ...*pod) *route.Rou
 	r.SetSpec(spec)
 	r.Pool.SetTargets(targetsOf(pods...), "")
 	s.table.Put(r)
+	s.Cleanup(r.Pool.Close) // also of one that is no longer in the table by then
 	return r
 }
 

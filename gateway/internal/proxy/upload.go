@@ -100,13 +100,22 @@ func (u *upload) next() io.ReadCloser {
 		return nil
 	}
 	if u.kept != nil {
-		return io.NopCloser(bytes.NewReader(u.kept))
+		return &kept{Reader: bytes.NewReader(u.kept)}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.attempt = &attempt{upload: u}
 	return u.attempt
 }
+
+// kept is a body that is in memory.
+type kept struct{ *bytes.Reader }
+
+// Close does nothing.
+func (*kept) Close() error { return nil }
+
+// Small implements transport.Small.
+func (*kept) Small() {}
 
 // takeBack says whether the request can be sent again: it has no body, or all of it is kept, or nothing of it was read, and from now on nothing
 // will be by the attempt before.
