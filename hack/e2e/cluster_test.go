@@ -51,12 +51,12 @@ func TestMain(m *testing.M) {
 
 // runWithBuilder has the operator run with another builder while the tests do. Schedules have nothing to do with builders.
 func runWithBuilder(m *testing.M, kind string) int {
-	restore, err := builder.Use(context.Background(), kube, kind)
-	code := 1
+	ctx, code := context.Background(), 1
+	err := builder.Use(ctx, kube, kind)
 	if err == nil {
 		code = m.Run()
 	}
-	if err := errors.Join(err, restore(context.Background())); err != nil {
+	if err := errors.Join(err, builder.Use(ctx, kube, "")); err != nil {
 		fmt.Printf("--- FAIL: change the operator's builder: %v\n", err)
 		code = 1
 	}

@@ -48,15 +48,14 @@ func codeWithDependencies(mark string) map[string]string {
 
 // measureChanges makes each change in turn, round by round, with one builder and then with the other.
 func (w *world) measureChanges(ctx context.Context, rounds int, r *report) error {
-	restore, err := builder.Use(ctx, w.kube, "append")
-	defer func() {
-		if err := restore(context.WithoutCancel(ctx)); err != nil {
+	if err := builder.Use(ctx, w.kube, "append"); err != nil {
+		return err
+	}
+	defer func() { // also when the run is stopped
+		if err := builder.Use(context.WithoutCancel(ctx), w.kube, ""); err != nil {
 			fmt.Println("bench: the operator keeps its flags:", err)
 		}
 	}()
-	if err != nil {
-		return err
-	}
 	jobs, err := w.countJobs(ctx)
 	if err != nil {
 		return err
@@ -89,26 +88,20 @@ func (w *world) measureChanges(ctx context.Context, rounds int, r *report) error
 	return nil
 }
 
-func (w *world) roundOfKaniko(ctx context.Context, r *report, next func() string) (err error) {
-	restore, err := builder.Use(ctx, w.kube, "kaniko")
-	defer func() {
-		if failed := restore(context.WithoutCancel(ctx)); err == nil {
-			err = failed
+func (w *world) roundOfKaniko(ctx context.Context, r *report, next func() string) error {
+	for _, step := range []func() error{
+		func() error { return builder.Use(ctx, w.kube, "kaniko") },
+		func() error { return w.awake(ctx) },
+		func() error { return w.changeCode(ctx, r, kanikoCode, "code", code, next()) },
+		func() error { return w.changeCode(ctx, r, kanikoDeps, "deps", codeWithDependencies, next()) },
+		func() error { return builder.Use(ctx, w.kube, "append") },
+		func() error { return w.awake(ctx) },
+	} {
+		if err := step(); err != nil {
+			return err
 		}
-		if err == nil {
-			err = w.awake(ctx)
-		}
-	}()
-	if err != nil {
-		return err
 	}
-	if err := w.awake(ctx); err != nil {
-		return err
-	}
-	if err := w.changeCode(ctx, r, kanikoCode, "code", code, next()); err != nil {
-		return err
-	}
-	return w.changeCode(ctx, r, kanikoDeps, "deps", codeWithDependencies, next())
+	return nil
 }
 
 // awake waits until the operator that was just started works: it must take the lease and read what there is.

@@ -21,30 +21,23 @@ const (
 	patience = 5 * time.Minute
 )
 
-// Use has the operator run with a builder, and returns what gives it back the one it had. Both wait until no other operator runs.
-func Use(ctx context.Context, kube client.Client, kind string) (restore func(context.Context) error, err error) {
-	var before []string
-	set := func(ctx context.Context, change func(args []string) []string) error {
-		operator := &appsv1.Deployment{}
-		if err := kube.Get(ctx, client.ObjectKey{Namespace: names.SystemNamespace, Name: "operator"}, operator); err != nil {
-			return err
-		}
-		old := operator.DeepCopy()
-		container := &operator.Spec.Template.Spec.Containers[0]
-		container.Args = change(container.Args)
-		if err := kube.Patch(ctx, operator, client.MergeFrom(old)); err != nil {
-			return err
-		}
-		return replaced(ctx, kube)
+// Use has the operator run with a builder, or with its default when kind is empty, and waits until no other operator runs. A cluster
+// whose operator should have another builder than the default has it no more after a test.
+func Use(ctx context.Context, kube client.Client, kind string) error {
+	operator := &appsv1.Deployment{}
+	if err := kube.Get(ctx, client.ObjectKey{Namespace: names.SystemNamespace, Name: "operator"}, operator); err != nil {
+		return err
 	}
-	err = set(ctx, func(args []string) []string {
-		before = slices.Clone(args)
-		others := slices.DeleteFunc(args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
-		return append(others, flag+kind)
-	})
-	return func(ctx context.Context) error {
-		return set(ctx, func([]string) []string { return before })
-	}, err
+	old := operator.DeepCopy()
+	container := &operator.Spec.Template.Spec.Containers[0]
+	container.Args = slices.DeleteFunc(container.Args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
+	if kind != "" {
+		container.Args = append(container.Args, flag+kind)
+	}
+	if err := kube.Patch(ctx, operator, client.MergeFrom(old)); err != nil {
+		return err
+	}
+	return replaced(ctx, kube)
 }
 
 // replaced waits until all of the operator's pods are of its present version, and ready.
