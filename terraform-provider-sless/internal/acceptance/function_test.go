@@ -51,7 +51,7 @@ func TestFunctionFromFolder(t *testing.T) {
 
 	w.code("two")
 	w.wantPlanned(map[string]string{"sless_function.hello": "update"})
-	w.apply()
+	w.applyPlanned()
 	w.wantVersion("two")
 	w.wantNoChanges()
 
@@ -63,7 +63,7 @@ func TestFunctionFromFolder(t *testing.T) {
 	// Changed behind its back.
 	w.kubectl("-n", w.namespace, "patch", "functions.sless.io", "hello", "--type=merge", "-p", `{"spec":{"timeoutSeconds":7}}`)
 	w.wantPlanned(map[string]string{"sless_function.hello": "update"})
-	w.apply()
+	w.applyPlanned()
 	if got := *w.function("hello").TimeoutSec; got != 60 {
 		t.Errorf("the timeout is %d after the apply, want 60", got)
 	}
@@ -85,14 +85,14 @@ func TestFunctionFromFolder(t *testing.T) {
 	w.kubectl("-n", w.namespace, "patch", "functions.sless.io", "hello", "--type=merge", "-p",
 		`{"spec":{"source":{"s3":null,"inline":{"handler.py":"def handle(event): return 0"}}}}`)
 	w.wantPlanned(map[string]string{"sless_function.hello": "update"})
-	w.apply()
+	w.applyPlanned()
 	w.wantVersion("two")
 	w.wantNoChanges()
 
 	// Deleted behind its back.
 	w.kubectl("-n", w.namespace, "delete", "functions.sless.io", "hello", "--timeout=120s")
 	w.wantPlanned(map[string]string{"sless_function.hello": "create"})
-	w.apply()
+	w.applyPlanned()
 	w.wantVersion("two")
 
 	// Refreshing and destroying need no code.
@@ -141,7 +141,7 @@ func TestEachAttributeAlone(t *testing.T) {
 		w.write("main.tf", hello(base...))
 		before := w.function("hello").Status
 		w.wantPlanned(map[string]string{"sless_function.hello": "update"})
-		w.apply()
+		w.applyPlanned()
 		after := w.function("hello").Status
 		if built := !after.LastBuiltAt.Equal(*before.LastBuiltAt); built != test.builds || after.Image != before.Image && !built {
 			t.Errorf("%s: image before %s of %s, after %s of %s", test.attribute, before.Image, before.LastBuiltAt, after.Image, after.LastBuiltAt)
@@ -166,7 +166,7 @@ func TestEachAttributeAlone(t *testing.T) {
 	inNode := strings.Replace(hello(replaceAttribute(base, "entrypoint", `entrypoint = "handler.handle"`)...), "python3.11", "nodejs20", 1)
 	w.write("main.tf", inNode)
 	w.wantPlanned(map[string]string{"sless_function.hello": "update"})
-	w.apply()
+	w.applyPlanned()
 	w.wantVersion("js")
 	if got := w.function("hello").Status.Image; got == built {
 		t.Error("another runtime has built nothing")
@@ -277,7 +277,7 @@ resource "sless_job" "once" {
 	}
 	// That source_dir comes back can't be hidden, see DESIGN; everything else is as before.
 	w.wantPlanned(map[string]string{"sless_function.hello": "update"})
-	w.apply()
+	w.applyPlanned()
 	w.wantNoChanges()
 	if got := w.function("hello").Generation; got != generation {
 		t.Errorf("the apply after the import wrote the function: generation %d, before %d", got, generation)

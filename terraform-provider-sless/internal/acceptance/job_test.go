@@ -47,13 +47,13 @@ func TestJob(t *testing.T) {
 
 	w.write("main.tf", job("run_id = 1", `event_json = jsonencode({ a = 1 })`))
 	w.wantPlanned(map[string]string{"sless_job.it": "delete,create"})
-	w.apply()
+	w.applyPlanned()
 	want("Succeeded", `{"saw":{"a":1}}`)
 
 	// Another event waits for the next run.
 	w.write("main.tf", job("run_id = 1", `event_json = jsonencode({ a = 2 })`))
 	w.wantPlanned(map[string]string{"sless_job.it": "update"})
-	w.apply()
+	w.applyPlanned()
 	want("Succeeded", `{"saw":{"a":1}}`)
 	w.write("main.tf", job("run_id = 2", `event_json = jsonencode({ a = 2 })`))
 	w.apply()
@@ -62,7 +62,7 @@ func TestJob(t *testing.T) {
 	for _, attribute := range []string{"timeout_sec = 200", "backoff_limit = 1", "ttl_sec_after_finished = 60", "wait_timeout_sec = 200"} {
 		w.write("main.tf", job("run_id = 2", `event_json = jsonencode({ a = 2 })`, attribute))
 		w.wantPlanned(map[string]string{"sless_job.it": "update"})
-		w.apply()
+		w.applyPlanned()
 		want("Succeeded", `{"saw":{"a":2}}`)
 	}
 
@@ -71,11 +71,11 @@ func TestJob(t *testing.T) {
 	w.apply()
 	w.kubectl("-n", w.namespace, "patch", "functionjobs.sless.io", "it", "--type=merge", "-p", `{"spec":{"timeoutSeconds":7}}`)
 	w.wantPlanned(map[string]string{"sless_job.it": "update"})
-	w.apply()
+	w.applyPlanned()
 	want("Succeeded", `{"saw":{"a":2}}`)
 	w.kubectl("-n", w.namespace, "delete", "functionjobs.sless.io", "it", "--timeout=120s")
 	w.wantPlanned(map[string]string{"sless_job.it": "create"})
-	w.apply()
+	w.applyPlanned()
 	want("Succeeded", `{"saw":{"a":2}}`)
 
 	w.write("main.tf", job("run_id = 3", `event_json = jsonencode({ fail = true })`, "fail_on_error = false"))

@@ -128,7 +128,7 @@ func TestGit(t *testing.T) {
 	w.wantAsImported()
 	w.write("main.tf", read(from(first), `code_hash = "2"`))
 	w.wantPlanned(map[string]string{"sless_function.hello": "update"})
-	w.apply()
+	w.applyPlanned()
 	served("first", first)
 	w.write("main.tf", read(from("nowhere"), `code_hash = "2"`))
 	if out := w.applyFails(); !strings.Contains(out, "SourceNotFound") || strings.Contains(out, password) {
@@ -184,7 +184,7 @@ func TestPolledBucket(t *testing.T) {
 	built := w.function("hello").Status.Image
 	w.write("main.tf", read(from(", poll_interval_sec = 10")))
 	w.wantPlanned(map[string]string{"sless_function.hello": "update"})
-	w.apply()
+	w.applyPlanned()
 	if got := w.function("hello").Status.Image; got != built {
 		t.Errorf("polling made another image: %s, before %s", got, built)
 	}
@@ -228,7 +228,7 @@ func TestZip(t *testing.T) {
 	w.wantNoChanges()
 	pack("two", zip.Store, time.Now())
 	w.wantPlanned(map[string]string{"sless_function.hello": "update"})
-	w.apply()
+	w.applyPlanned()
 	w.wantVersion("two")
 	w.write("main.tf", read(`filename = "code.zip"`, `code_hash = filesha256("code.zip")`))
 	w.apply()

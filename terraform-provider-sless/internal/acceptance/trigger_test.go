@@ -62,7 +62,7 @@ func TestHTTPTrigger(t *testing.T) {
 	for _, attribute := range []string{`methods = ["POST", "GET"]`, `payload = "body"`, "enabled = false"} {
 		w.write("main.tf", trigger("http", attribute))
 		w.wantPlanned(map[string]string{"sless_trigger.it": "update"})
-		w.apply()
+		w.applyPlanned()
 		w.wantNoChanges()
 	}
 	if got := w.attributes("sless_trigger.it"); got["phase"] != "Disabled" || got["url"] != nil {
@@ -75,18 +75,18 @@ func TestHTTPTrigger(t *testing.T) {
 	}
 	w.kubectl("-n", w.namespace, "patch", "triggers.sless.io", "it", "--type=merge", "-p", `{"spec":{"enabled":false}}`)
 	w.wantPlanned(map[string]string{"sless_trigger.it": "update"})
-	w.apply()
+	w.applyPlanned()
 	w.wantNoChanges()
 	w.kubectl("-n", w.namespace, "delete", "triggers.sless.io", "it", "--timeout=120s")
 	w.wantPlanned(map[string]string{"sless_trigger.it": "create"})
-	w.apply()
+	w.applyPlanned()
 	if status, _ := w.get(url); status != http.StatusOK {
 		t.Errorf("made again: %d", status)
 	}
 	other := strings.Replace(base, `"hello"`, `"other"`, 2)
 	w.write("main.tf", strings.Replace(trigger("http"), "sless_function.hello.name", "sless_function.other.name", 1)+strings.Replace(other, "{'saw': event}", "'the other'", 1))
 	w.wantPlanned(map[string]string{"sless_function.other": "create", "sless_trigger.it": "update"})
-	w.apply()
+	w.applyPlanned()
 	w.wantNoChanges()
 	url, _ = w.attributes("sless_trigger.it")["url"].(string)
 	if status, body := w.get(url); status != http.StatusOK || body != "the other" {
@@ -107,7 +107,7 @@ func TestCronTrigger(t *testing.T) {
 	for _, attribute := range []string{`time_zone = "Asia/Tokyo"`, `event_json = jsonencode({ b = 1, a = 2 })`, `concurrency_policy = "Replace"`, "starting_deadline_sec = 30"} {
 		w.write("main.tf", trigger("cron", `schedule = "0 3 * * *"`, attribute))
 		w.wantPlanned(map[string]string{"sless_trigger.it": "update"})
-		w.apply()
+		w.applyPlanned()
 		w.wantNoChanges()
 	}
 	w.write("main.tf", trigger("cron", `schedule = "0 3 * * *"`, `event_json = "{\"a\": 1}"`))

@@ -87,6 +87,7 @@ type workspace struct {
 	namespace string
 	token     string
 	env       []string // more of it
+	plan      string   // the last one
 	client    *rest.Client
 }
 
@@ -207,14 +208,14 @@ func (w *workspace) wantNoChanges() {
 // planned returns what a plan would do with each resource, by address: create, update, delete.
 func (w *workspace) planned(args ...string) map[string][]string {
 	w.t.Helper()
-	plan := filepath.Join(w.t.TempDir(), "plan")
-	if out, code := w.run(append([]string{"plan", "-out=" + plan}, args...)...); code != 0 {
+	w.plan = filepath.Join(w.t.TempDir(), "plan")
+	if out, code := w.run(append([]string{"plan", "-out=" + w.plan}, args...)...); code != 0 {
 		w.t.Fatalf("plan failed:\n%s", out)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), applyPatience)
 	defer cancel()
 	var errors bytes.Buffer
-	show := w.command(ctx, "show", "-json", plan)
+	show := w.command(ctx, "show", "-json", w.plan)
 	show.Env = append(show.Env, "TF_CLI_ARGS=")
 	show.Stderr = &errors
 	out, err := show.Output()
@@ -250,6 +251,14 @@ func (w *workspace) wantPlanned(want map[string]string) {
 	}
 	if !maps.Equal(got, want) {
 		w.t.Errorf("the plan does %v, want %v", got, want)
+	}
+}
+
+// applyPlanned applies the plan that was looked at last.
+func (w *workspace) applyPlanned() {
+	w.t.Helper()
+	if out, code := w.run("apply", w.plan); code != 0 {
+		w.t.Fatalf("apply failed:\n%s", out)
 	}
 }
 

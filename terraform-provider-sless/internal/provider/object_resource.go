@@ -143,7 +143,7 @@ func (r *objectResource[T, M, P]) Create(ctx context.Context, req resource.Creat
 	}
 	of := P(&plan).common().identity
 	namespace, name := of.Namespace.ValueString(), of.Name.ValueString()
-	created, err := r.make(ctx, of, P(&plan).wire())
+	created, err := r.begin(ctx, of, P(&plan).wire())
 	if err != nil {
 		addError(&resp.Diagnostics, r.what(namespace, name)+" can't be made", err, r.fields)
 		if rest.IsAlreadyExists(err) {
@@ -169,8 +169,8 @@ func (r *objectResource[T, M, P]) Create(ctx context.Context, req resource.Creat
 // unfinished is a label of objects whose creation Terraform does not know to have ended.
 const unfinished = "terraform.sless.io/unfinished"
 
-// make creates an object. One that an apply left unfinished when it was killed, so that no state knows it, is taken over.
-func (r *objectResource[T, M, P]) make(ctx context.Context, of identity, wire T) (rest.Stored[T], error) {
+// begin creates an object. One that an apply left unfinished when it was killed, so that no state knows it, is taken over.
+func (r *objectResource[T, M, P]) begin(ctx context.Context, of identity, wire T) (rest.Stored[T], error) {
 	objects, name := r.list(r.platform.client, of.Namespace.ValueString()), of.Name.ValueString()
 	*r.labels(&wire) = map[string]string{unfinished: "true"}
 	created, err := r.create(ctx, objects, wire)
