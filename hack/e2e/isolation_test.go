@@ -61,24 +61,3 @@ func TestTenantsAreConfined(t *testing.T) {
 		t.Errorf("the probe says %s", got)
 	}
 }
-
-// An install script that looks for credentials finds none.
-func TestInstallStepSeesNoCredential(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	script := `const fs = require('fs');
-const seen = ['/kaniko', '/etc/sless-parcel', '/files', '/var/run/secrets/kubernetes.io', '/root/.docker', '/kaniko/.docker/config.json'].filter((p) => fs.existsSync(p))
-  .concat(Object.keys(process.env).filter((k) => /TOKEN|SECRET|PASSWORD|DOCKER|AWS/.test(k)));
-fs.mkdirSync('node_modules/found', { recursive: true });
-fs.writeFileSync('node_modules/found/index.js', 'module.exports = ' + JSON.stringify({ seen, uid: process.getuid() }) + ';');
-`
-	apply(t, namespace, function("thief", "nodejs20", map[string]string{
-		"handler.js":   "exports.handle = async () => require('found');\n",
-		"package.json": `{"name": "thief", "version": "1.0.0", "scripts": {"postinstall": "node steal.js"}, "dependencies": {"is-number": "7.0.0"}}`,
-		"steal.js":     script,
-	})+httpTrigger("thief"))
-	waitFunction(t, namespace, "thief", "True", v1alpha1.ReasonReady)
-	if got := mustCall(t, "GET", namespace, "thief", "", "", 200); strings.ReplaceAll(got.body, " ", "") != `{"seen":[],"uid":65532}` {
-		t.Errorf("the install script found %s", got.body)
-	}
-}

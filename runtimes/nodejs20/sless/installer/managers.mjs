@@ -114,9 +114,10 @@ class Yarn {
 
   /** What leaves development out does not compare the lock file with package.json, and what does compare them installs everything. */
   async #refuseStale() {
-    const before = fs.readFileSync(this.lock, 'utf8');
+    const pinned = () => fs.readFileSync(this.lock, 'utf8').replace(/^#.*/gm, '').trim();
+    const before = pinned();
     await this.tools.run('yarn', ['install', '--mode=update-lockfile'], 'yarn install');
-    if (fs.readFileSync(this.lock, 'utf8') !== before) throw new Refused('yarn.lock is not what package.json asks for; bring it up to date: yarn install');
+    if (pinned() !== before) throw new Refused('yarn.lock is not what package.json asks for; bring it up to date: yarn install');
   }
 }
 
