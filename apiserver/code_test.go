@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -130,10 +131,17 @@ func TestCollectKeepsWhatFunctionsName(t *testing.T) {
 	tenant := newTenant(t)
 	must[rest.Stored[rest.Function]](t)(tenant.Functions(tenant.namespace).Create(t.Context(), hello("hello")))
 	put := must[rest.Stored[rest.Function]](t)(tenant.PutCode(t.Context(), tenant.namespace, "hello", bytes.NewReader(archiveOf(t, map[string]string{"a": "b"})), ""))
+	// One that names an upload by itself, as kubectl and Terraform do, and one whose key is of a bucket of its own.
+	for name, source := range map[string]*rest.S3Source{"by-key": {Key: "sources/named.zip", PollSec: new(int32(60))}, "theirs": {Key: "sources/theirs.zip", SecretName: "keys"}} {
+		fn := hello(name)
+		fn.Source = &rest.Source{S3: source}
+		must[rest.Stored[rest.Function]](t)(tenant.Functions(tenant.namespace).Create(t.Context(), fn))
+	}
 	named := must[map[string]map[string]bool](t)(shared.service.references(t.Context()))
 	uid := must[string](t)(shared.service.store.Tenant(t.Context(), tenant.namespace))
-	if !named[uid][put.Object.Source.S3.Key] {
-		t.Errorf("%s is not among %v", put.Object.Source.S3.Key, named[uid])
+	want := map[string]bool{put.Object.Source.S3.Key: true, "sources/named.zip": true}
+	if diff := cmp.Diff(want, named[uid]); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -181,6 +189,23 @@ func TestLogsOfAllReplicas(t *testing.T) {
 	}
 	if strings.Contains(text, "not mine") {
 		t.Error("the log of another function")
+	}
+}
+
+func TestALogThatIsCutSaysSo(t *testing.T) {
+	tenant := newTenant(t)
+	must[rest.Stored[rest.Function]](t)(tenant.Functions(tenant.namespace).Create(t.Context(), hello("hello")))
+	around.pod(t, "sless-fn-"+tenant.namespace, tenant.namespace+"-1", labelsOf(tenant, "hello"), func(w http.ResponseWriter, r *http.Request) {
+		tail, _ := strconv.Atoi(r.URL.Query().Get("tailLines"))
+		_, _ = io.WriteString(w, strings.Repeat("line\n", min(tail, 1500))) // the caller is gone if this fails
+	})
+	for tail, want := range map[int]bool{0: true, 10: false, 3000: false} {
+		log := must[io.ReadCloser](t)(tenant.Logs(t.Context(), tenant.namespace, "hello", rest.LogOptions{Tail: tail}))
+		text := string(must[[]byte](t)(io.ReadAll(log)))
+		log.Close()
+		if got := strings.Contains(text, "--- "+tenant.namespace+"-1: these are the last 1000 lines"); got != want {
+			t.Errorf("tail %d: %d lines, and that it is cut is said: %v", tail, strings.Count(text, "\n"), got)
+		}
 	}
 }
 

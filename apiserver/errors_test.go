@@ -172,6 +172,7 @@ func TestRequestsThatCantBeServed(t *testing.T) {
 		"patch name":       {"PATCH", base + "/functions/hello", "application/merge-patch+json", `{"name": "other"}`, 422, rest.CodeInvalid},
 		"put other name":   {"PUT", base + "/functions/hello", "application/json", `{"name": "other"}`, 422, rest.CodeInvalid},
 		"limit":            {"GET", base + "/functions?limit=0", "", "", 422, rest.CodeInvalid},
+		"limit empty":      {"GET", base + "/functions?limit=", "", "", 422, rest.CodeInvalid},
 		"limit word":       {"GET", base + "/functions?limit=many", "", "", 422, rest.CodeInvalid},
 		"selector":         {"GET", base + "/functions?label_selector=a%3D%3D%3Db", "", "", 422, rest.CodeInvalid},
 		"continue":         {"GET", base + "/functions?continue=xyz", "", "", 422, rest.CodeInvalid},

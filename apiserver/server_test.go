@@ -123,14 +123,19 @@ func TestABodyMustKeepComing(t *testing.T) {
 		if err := connection.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
-		response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body := string(must[[]byte](t)(io.ReadAll(response.Body)))
-		response.Body.Close()
+		response, body := readAnswer(t, connection)
 		wantProblem(t, response, body, 408, rest.CodeBodyTimeout)
 	}
+}
+
+func readAnswer(t *testing.T, connection net.Conn) (*http.Response, string) {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return response, string(must[[]byte](t)(io.ReadAll(response.Body)))
 }
 
 func TestAnAnswerInFlightIsGivenBeforeTheEnd(t *testing.T) {

@@ -38,6 +38,14 @@ func TestFromKubernetesKeepsWhatItDoesNotKnow(t *testing.T) {
 	if _, ok := From(FromKubernetes(denied, object)); ok {
 		t.Error("a right that the apiserver itself lacks is the caller's fault")
 	}
+	for code, err := range map[string]error{
+		rest.CodeContinueExpired:       apierrors.NewResourceExpired("too old"),
+		rest.CodeKubernetesUnavailable: apierrors.NewServerTimeout(resource, "get", 1),
+	} {
+		if p, ok := From(FromKubernetes(err, object)); !ok || p.Code != code {
+			t.Errorf("%v: got %v", err, p)
+		}
+	}
 	p, ok := From(FromKubernetes(apierrors.NewConflict(resource, "hello", nil), object))
 	if !ok || p.Code != rest.CodeConflict || p.GetHeaders().Get("Retry-After") != "1" {
 		t.Errorf("got %v %v", p, p.GetHeaders())

@@ -115,8 +115,24 @@ func gate(authorize func(context.Context, authz.Action) error) func(huma.Context
 			writeError(ctx, problem.New(http.StatusNotFound, rest.CodeNamespaceNotFound, "no namespace can have this name"))
 			return
 		}
+		if empty := emptyParameter(ctx); empty != "" {
+			writeError(ctx, problem.Invalid(rest.FieldError{Location: "query." + empty, Message: "is empty"}))
+			return
+		}
 		next(ctx)
 	}
+}
+
+// emptyParameter is the name of a parameter that is given, is no text, and has no value: huma takes it for absent.
+func emptyParameter(ctx huma.Context) string {
+	url := ctx.URL()
+	given := url.Query()
+	for _, parameter := range ctx.Operation().Parameters {
+		if parameter.In == "query" && parameter.Schema.Type != huma.TypeString && given.Has(parameter.Name) && given.Get(parameter.Name) == "" {
+			return parameter.Name
+		}
+	}
+	return ""
 }
 
 func writeError(ctx huma.Context, err error) {

@@ -234,7 +234,11 @@ func (r *reading) readOnce(ctx context.Context, from source, since *metav1.Time)
 		return err
 	}
 	defer stream.Close()
-	return r.out.copy(from.shown, stream)
+	lines, err := r.out.copy(from.shown, stream)
+	if lines >= defaultTail && r.options.Tail == 0 && !r.options.Follow {
+		r.out.note(fmt.Sprintf("%s: these are the last %d lines; tail=N shows more, if there are more", from.shown, defaultTail))
+	}
+	return err
 }
 
 // lines writes whole lines of several sources.
@@ -247,22 +251,25 @@ type lines struct {
 // longLine is how long a line may be; a longer one comes in parts, each a line.
 const longLine = 256 << 10
 
-// copy writes each line of a log after its source's name.
-func (l *lines) copy(name string, log io.Reader) error {
+// copy writes each line of a log after its source's name, and returns how many there were.
+func (l *lines) copy(name string, log io.Reader) (written int, err error) {
 	reader := bufio.NewReaderSize(log, longLine)
 	for {
 		line, err := reader.ReadSlice('\n')
 		if len(line) > 0 {
 			l.write(name, line)
 		}
+		if !errors.Is(err, bufio.ErrBufferFull) && len(line) > 0 {
+			written++
+		}
 		if reader.Buffered() == 0 {
 			l.flush()
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil
+			return written, nil
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return err
+			return written, err
 		}
 	}
 }
