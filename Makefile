@@ -43,6 +43,7 @@ test-all: kubernetes ## the same, and what takes long: fuzzing
 	@hack/test.sh all
 
 bench: kubernetes ## measure what must stay fast; brings the cluster up
+	@bin/cluster s3
 	go test -run '^$$' -bench . -benchmem $(patsubst %,./%/...,$(filter-out hack,$(MODULES)))
 	go run ./hack/bench/gateway
 	@bin/cluster up

@@ -12,7 +12,6 @@ require (
 	github.com/minio/minio-go/v7 v7.4.1
 	github.com/naeel/sless/api v0.0.0
 	github.com/prometheus/client_golang v1.25.0
-	github.com/spf13/afero v1.15.0
 	golang.org/x/sync v0.23.0
 	golang.org/x/time v0.15.0
 	k8s.io/api v0.37.2

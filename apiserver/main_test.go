@@ -51,8 +51,9 @@ var shared *instance
 var around *world
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(storeVariable); dir != "" {
-		log.Fatal(serveStore(dir))
+	if os.Getenv(programVariable) != "" {
+		main()
+		return
 	}
 	ctrllog.SetLogger(logr.Discard())
 	code, err := runAll(m)

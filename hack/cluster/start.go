@@ -125,3 +125,6 @@ func kubeconfig(_ context.Context, a *app) error {
 	_, err = os.Stdout.WriteString(path + "\n")
 	return err
 }
+
+// s3 builds the object store, for benchmarks that start one of their own.
+func s3(ctx context.Context, a *app) error { return a.builder.Link(ctx, binaries.S3) }
