@@ -71,7 +71,7 @@ func (g *Gateway) RoundTrip(out *http.Request) (*http.Response, error) {
 func (c *call) send(out *http.Request, e *backend.Endpoint) (*http.Response, error) {
 	c.held = e
 	out.URL.Host = e.Address
-	out.Body = c.body.next()
+	out.Body, out.GetBody = c.body.next(), c.body.again()
 	c.watchdog.set(answering, c.spec.Timeout+grace)
 	transport := c.gateway.Transport
 	if e.H2C() && out.Header["Upgrade"] == nil { // HTTP/2 has no such thing

@@ -100,7 +100,7 @@ func (u *upload) next() io.ReadCloser {
 		return nil
 	}
 	if u.kept != nil {
-		return &kept{Reader: bytes.NewReader(u.kept)}
+		return io.NopCloser(bytes.NewReader(u.kept)) // net/http knows this for what it is, and sends it together with the head
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -108,14 +108,13 @@ func (u *upload) next() io.ReadCloser {
 	return u.attempt
 }
 
-// kept is a body that is in memory.
-type kept struct{ *bytes.Reader }
-
-// Close does nothing.
-func (*kept) Close() error { return nil }
-
-// Small implements transport.Small.
-func (*kept) Small() {}
+// again returns what http.Request.GetBody is for: not nil says that the body is in memory.
+func (u *upload) again() func() (io.ReadCloser, error) {
+	if u == nil || u.kept == nil {
+		return nil
+	}
+	return func() (io.ReadCloser, error) { return u.next(), nil }
+}
 
 // takeBack says whether the request can be sent again: it has no body, or all of it is kept, or nothing of it was read, and from now on nothing
 // will be by the attempt before.

@@ -36,15 +36,13 @@ func (t *Transport) CloseIdleConnections() {
 	t.Other.CloseIdleConnections()
 }
 
-// Small marks a body that is in memory: sending it never waits for the caller.
-type Small interface{ Small() }
+// mostBytes is the longest body that is sent whole before the answer is read: what fits into the connection's buffers in any case.
+const mostBytes = 64 << 10
 
-// suits says whether a request can be sent whole before its answer is read.
+// suits says whether a request can be sent whole before its answer is read. GetBody is the sign of a body that is in memory.
 func suits(r *http.Request) bool {
-	if r.Body != nil && r.Body != http.NoBody {
-		if _, small := r.Body.(Small); !small {
-			return false
-		}
+	if r.Body != nil && r.Body != http.NoBody && (r.GetBody == nil || r.ContentLength <= 0 || r.ContentLength > mostBytes) {
+		return false
 	}
 	return r.URL.Scheme == "http" && r.Header["Upgrade"] == nil && r.Header["Expect"] == nil
 }

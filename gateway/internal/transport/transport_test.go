@@ -88,21 +88,13 @@ func newTransport(t *testing.T) *Transport {
 	return transport
 }
 
-type small struct{ *strings.Reader }
-
-func (small) Close() error { return nil }
-func (small) Small()       {}
-
 func request(t *testing.T, method, address, body string) *http.Request {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon/2)
 	t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/x", nil)
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/x", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
-	}
-	if body != "" {
-		r.Body, r.ContentLength = small{strings.NewReader(body)}, int64(len(body))
 	}
 	return r
 }
@@ -262,6 +254,31 @@ func TestCancel(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+}
+
+// Head and body are one packet.
+func TestOneWrite(t *testing.T) {
+	transport := newTransport(t)
+	var writes atomic.Int32
+	transport.Other.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return &counted{conn, &writes}, err
+	}
+	want(t, "answer", "200 ok", send(t, transport, request(t, "POST", pod(t, answers(ok)), "body")))
+	if n := writes.Load(); n != 1 {
+		t.Errorf("%d writes", n)
+	}
+}
+
+type counted struct {
+	net.Conn
+	writes *atomic.Int32
+}
+
+// Write counts.
+func (c *counted) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
 }
 
 // Bodies that are not in memory, and what may change the protocol, go the other way.
