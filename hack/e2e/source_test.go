@@ -131,7 +131,7 @@ func TestHTTPSource(t *testing.T) {
 	url := serve(t, mux)
 	namespace := newNamespace(t)
 	from := func(address, digest string) string {
-		return fmt.Sprintf("http: {url: %q, sha256: %s}", address, digest)
+		return fmt.Sprintf("http: {url: %q, sha256: %q}", address, digest)
 	}
 	apply(t, namespace, fromSource("hello", from(url+"/moved", digest), ""))
 	refused := map[string]struct{ address, reason, says string }{
