@@ -349,7 +349,12 @@ func TestSecrets(t *testing.T) {
 		w.wantNoChanges()
 	}
 	w.write("main.tf", hello(fmt.Sprintf(`secret_env = { SECRET = %q, GONE = "x" }`, secret), `env = { MODE = "a" }`))
-	quiet(w.apply())
+	w.env = []string{"TF_LOG_PROVIDER=TRACE"}
+	traced := w.apply()
+	if quiet(traced); !strings.Contains(traced, "provider.terraform-provider-sless") {
+		t.Error("the output has no log of the provider")
+	}
+	w.env = nil
 	want(secret)
 	w.write("main.tf", hello(fmt.Sprintf(`secret_env = { SECRET = %q }`, other), `env = { MODE = "a" }`))
 	quiet(w.apply())

@@ -32,6 +32,8 @@ type fakeAPI struct {
 	before func(w http.ResponseWriter, r *http.Request) bool
 	// status gives the status of a function when it is read; nil is Ready.
 	status func(fn *rest.Function) *rest.FunctionStatus
+	// fire gives the status of a trigger when it is read; nil works.
+	fire func(trigger *rest.Trigger) *rest.TriggerStatus
 	// run ends a job; nil succeeds.
 	run func(job *rest.Job) *rest.JobStatus
 }
@@ -65,7 +67,7 @@ func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		serve(a, w, r, a.functions, name, parts[0], a.shownFunction)
 	case "triggers":
-		serve(a, w, r, a.triggers, name, parts[0], shownTrigger)
+		serve(a, w, r, a.triggers, name, parts[0], a.shownTrigger)
 	case "jobs":
 		serve(a, w, r, a.jobs, name, parts[0], a.shownJob)
 	default:
@@ -149,8 +151,12 @@ func readyStatus(fn *rest.Function) *rest.FunctionStatus {
 	}
 }
 
-func shownTrigger(trigger *rest.Trigger) *rest.Trigger {
+func (a *fakeAPI) shownTrigger(trigger *rest.Trigger) *rest.Trigger {
 	shown := *trigger
+	if a.fire != nil {
+		shown.Status = a.fire(trigger)
+		return &shown
+	}
 	shown.Status = &rest.TriggerStatus{Status: rest.Status{Phase: rest.TriggerReady, Reason: serving, Message: "fires", ObservedGeneration: trigger.Generation}}
 	switch {
 	case trigger.Enabled != nil && !*trigger.Enabled:

@@ -197,6 +197,46 @@ func TestTriggerInPlace(t *testing.T) {
 	}
 }
 
+// TestTriggerWaits holds that a trigger whose function or address another part of the same apply is about to mend is waited for, and that
+// another failure ends the apply at once, with the trigger in the state and still to be mended.
+func TestTriggerWaits(t *testing.T) {
+	api := newFakeAPI(t)
+	c := newCore(t, api.URL, nil)
+	looks := 0
+	fails := func(reason string, times int) {
+		looks = 0
+		api.set(func() {
+			api.fire = func(trigger *rest.Trigger) *rest.TriggerStatus {
+				status := &rest.TriggerStatus{Status: rest.Status{Phase: rest.TriggerFailed, Reason: reason, Message: "said by the test", ObservedGeneration: trigger.Generation}}
+				if looks++; looks > times {
+					status.Phase, status.Reason, status.URL = rest.TriggerReady, serving, "https://example.org/fn/hello"
+				}
+				return status
+			}
+		})
+	}
+	set := values{"name": "it", "function": "hello", "type": "http"}
+	for reason := range othersMend {
+		api.set(func() { clear(api.triggers) })
+		fails(reason, 2)
+		trigger := c.instance("sless_trigger")
+		if trigger.must(set); trigger.text("url") == "" || looks < 3 {
+			t.Errorf("%s: url %q after %d looks", reason, trigger.text("url"), looks)
+		}
+	}
+	api.set(func() { clear(api.triggers) })
+	fails("ScheduleInvalid", 100)
+	trigger := c.instance("sless_trigger")
+	if failure := trigger.apply(t.Context(), trigger.plan(set)); !strings.Contains(failure, "ScheduleInvalid") || !strings.Contains(failure, "said by the test") || looks != 1 || trigger.state.IsNull() {
+		t.Errorf("after %d looks: %s", looks, failure)
+	}
+	fails("", 0)
+	if changes := trigger.changes(trigger.plan(set)); changes != "phase url" {
+		t.Errorf("the next plan changes %q", changes)
+	}
+	trigger.must(set)
+}
+
 // TestDataSources holds what each data source and list reads.
 func TestDataSources(t *testing.T) {
 	api := newFakeAPI(t)
