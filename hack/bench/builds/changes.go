@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
@@ -64,6 +65,7 @@ func (w *world) measureChanges(ctx context.Context, rounds int, r *report) error
 	if err != nil {
 		return err
 	}
+	prepared := time.Now()
 	r.firstJobs = int(jobs.Load())
 	mark := 0
 	next := func() string { mark++; return fmt.Sprintf("change %d", mark) }
@@ -85,7 +87,25 @@ func (w *world) measureChanges(ctx context.Context, rounds int, r *report) error
 			return err
 		}
 	}
-	return nil
+	r.waited, err = w.countUnscheduled(ctx, prepared)
+	return err
+}
+
+// countUnscheduled counts the pods that found no room on any node at first: what was measured meanwhile is not worth much.
+func (w *world) countUnscheduled(ctx context.Context, since time.Time) (int, error) {
+	pods := map[string]bool{}
+	for _, namespace := range []string{names.FunctionNamespace(w.namespace), w.plain, names.BuildNamespace} {
+		events := &corev1.EventList{}
+		if err := w.kube.List(ctx, events, client.InNamespace(namespace)); err != nil {
+			return 0, err
+		}
+		for _, event := range events.Items {
+			if event.Reason == "FailedScheduling" && event.CreationTimestamp.After(since) {
+				pods[event.InvolvedObject.Name] = true
+			}
+		}
+	}
+	return len(pods), nil
 }
 
 func (w *world) roundOfKaniko(ctx context.Context, r *report, next func() string) error {
@@ -233,7 +253,9 @@ func inline(files map[string]string) map[string]v1alpha1.InlineFile {
 
 func (w *world) create(ctx context.Context, name string, source v1alpha1.Source) error {
 	at := metav1.ObjectMeta{Namespace: w.namespace, Name: name}
-	spec := v1alpha1.FunctionSpec{Runtime: "python3.11", Source: source}
+	// A request so small that a node which is nearly full takes the pods.
+	small := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	spec := v1alpha1.FunctionSpec{Runtime: "python3.11", Source: source, Resources: &v1alpha1.Resources{Requests: small}}
 	if source.Image != "" {
 		spec.Runtime = ""
 	}

@@ -21,6 +21,7 @@ type report struct {
 	times        map[string][]time.Duration
 	firstJobs    int // while everything was made the first time
 	changeJobs   int // while only code changed, with the append builder
+	waited       int // pods that found no room at first
 	memoryBefore int64
 	memoryPeak   int64
 	memoryTook   time.Duration
@@ -117,6 +118,9 @@ func (r *report) table() string {
 	}
 	fmt.Fprintf(&out, "\nMeasured on %s with %s; load average %s when it began and %s when it ended.\n",
 		r.began.Format("2 January 2006"), machine(), r.loadBefore, r.loadAfter)
+	if r.waited > 0 {
+		fmt.Fprintf(&out, "The cluster was too full: %d pods, of this run or of builds beside it, waited for room on a node. Measure again.\n", r.waited)
+	}
 	return out.String()
 }
 
