@@ -54,7 +54,6 @@ func (t *ticket) leave() {
 	}
 	q.toTheEnd(t.namespace)
 	q.free++
-	q.grant() // while the place still counts as the leaver's: others come first
 	if q.held[t.namespace]--; q.held[t.namespace] == 0 {
 		delete(q.held, t.namespace)
 	}

@@ -37,6 +37,21 @@ func TestNoNamespaceHoldsMoreThanItsShare(t *testing.T) {
 	}
 }
 
+func TestWhoHoldsFewerComesFirst(t *testing.T) {
+	q := newQueue(4, 4)
+	leaver := q.join("c")
+	for _, namespace := range []string{"a", "a", "b"} {
+		q.join(namespace)
+	}
+	a, b := q.join("a"), q.join("b")
+	if a.position() != 2 || b.position() != 1 {
+		t.Errorf("positions %d and %d", a.position(), b.position())
+	}
+	if leaver.leave(); granted(a) || !granted(b) {
+		t.Error("the place went to who holds more")
+	}
+}
+
 // As long as nobody joins, everybody's turn comes when the position said.
 func TestPositionsComeTrue(t *testing.T) {
 	for seed := range uint64(200) {

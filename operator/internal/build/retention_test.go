@@ -101,16 +101,18 @@ func TestNothingGoesDuringABuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.put(tag(1), tag(2))
-		w.slow = time.Minute
 		s, end := begin(t, w, 4)
 		defer end()
 		r := request("ns", "f", "v3")
+		s.Retain(r.Owner, []string{ref("sha256:" + tag(2))}, func(context.Context) ([]string, error) { return []string{ref("sha256:" + tag(1))}, nil })
+		pass(time.Minute)
+		w.slow = 20 * time.Second
 		s.Ensure(t.Context(), r)
 		s.Retain(r.Owner, []string{ref("sha256:" + tag(2))}, nothingInUse) // too late: it is of the time before
-		after(s, 2*time.Minute, r)
+		after(s, time.Minute, r)
 		w.put(tag(3))
 		s.Forget(r.Owner) // status has it, and its pods do not answer yet
-		if pass(time.Hour); len(w.left()) != 3 {
+		if pass(2 * lookEvery); len(w.left()) != 3 {
 			t.Errorf("left %q", w.left())
 		}
 		w.slow = time.Second
