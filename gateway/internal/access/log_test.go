@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,11 +34,22 @@ func TestLines(t *testing.T) {
 }
 
 // writes notes each write.
-type writes struct{ all []string }
+type writes struct {
+	mu   sync.Mutex
+	each []string
+}
 
 func (w *writes) Write(p []byte) (int, error) {
-	w.all = append(w.all, string(p))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.each = append(w.each, string(p))
 	return len(p), nil
+}
+
+func (w *writes) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.each
 }
 
 func TestLinesAreWrittenTogetherAndSoon(t *testing.T) {
@@ -47,21 +59,21 @@ func TestLinesAreWrittenTogetherAndSoon(t *testing.T) {
 		for range 3 {
 			l.Write(&Line{})
 		}
-		if len(out.all) != 0 {
-			t.Errorf("%d writes at once", len(out.all))
+		if all := out.all(); len(all) != 0 {
+			t.Errorf("%d writes at once", len(all))
 		}
 		time.Sleep(2 * flushEvery)
-		if len(out.all) != 1 || strings.Count(out.all[0], "\n") != 3 {
-			t.Errorf("after a moment: %q", out.all)
+		if all := out.all(); len(all) != 1 || strings.Count(all[0], "\n") != 3 {
+			t.Errorf("after a moment: %q", all)
 		}
 		for range 1000 {
 			l.Write(&Line{Path: strings.Repeat("x", 1000)})
 		}
-		if n := len(out.all); n < 20 || n > 40 {
+		if n := len(out.all()); n < 20 || n > 40 {
 			t.Errorf("%d writes of a megabyte", n)
 		}
 		l.Flush()
-		if all := strings.Join(out.all, ""); strings.Count(all, "\n") != 1003 || !strings.HasSuffix(all, "}\n") {
+		if all := strings.Join(out.all(), ""); strings.Count(all, "\n") != 1003 || !strings.HasSuffix(all, "}\n") {
 			t.Error("lines are lost")
 		}
 	})

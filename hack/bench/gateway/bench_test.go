@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -76,5 +78,44 @@ func TestProcessorTime(t *testing.T) {
 	}
 	if memory, err := p.memory(); err != nil || memory <= 0 {
 		t.Errorf("%d bytes, %v", memory, err)
+	}
+}
+
+// TestPage holds that the tables take the place of those before them, and the rest of the page stays.
+func TestPage(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(page, []byte("before\n"+begins+"old\n"+ends+"after\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := newReport(&options{routes: []int{1, 10}, page: page})
+	for _, name := range []string{"gateway", "other"} {
+		r.names = append(r.names, name)
+		r.turns[name] = map[int][]turn{1: {{cpu: 10}, {cpu: 20}}, 10: {{cpu: 30}}}
+	}
+	for range 2 {
+		if err := r.publish(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"before\n" + begins, ends + "after\n", "| gateway | 1 | 15.0 |", "| other | 10 | 30.0 |", "| other | 1.00× |"} {
+		if strings.Count(string(text), want) != 1 {
+			t.Errorf("%q is not there once:\n%s", want, text)
+		}
+	}
+	if strings.Contains(string(text), "old") {
+		t.Error("what was there before is left")
+	}
+	if plot, err := os.ReadFile(filepath.Join(filepath.Dir(page), "gateway.svg")); err != nil || !strings.Contains(string(plot), "30 (10 routes)") {
+		t.Errorf("plot %s, %v", plot, err)
+	}
+	if err := os.WriteFile(page, []byte("no marks\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.publish(); err == nil {
+		t.Error("a page without a place for the tables is taken")
 	}
 }

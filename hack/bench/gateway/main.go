@@ -26,7 +26,9 @@ type options struct {
 	connections int
 	routes      []int
 	sockets     int
-	plot        string
+	page        string
+	// load is the machine's load average before the benchmark.
+	load string
 }
 
 func main() {
@@ -37,7 +39,7 @@ func main() {
 	flag.IntVar(&o.connections, "connections", 64, "how many connections send requests")
 	flag.StringVar(&routes, "routes", "1,1000,10000", "numbers of functions, rising; requests are spread over all of them")
 	flag.IntVar(&o.sockets, "sockets", 1000, "how many idle WebSockets to hold")
-	flag.StringVar(&o.plot, "plot", "", "file for a plot in SVG")
+	flag.StringVar(&o.page, "page", "", "a page of documentation to put the tables into, between its marks; the plot goes beside it")
 	flag.Parse()
 	for text := range strings.SplitSeq(routes, ",") {
 		n, err := strconv.Atoi(text)
@@ -46,6 +48,9 @@ func main() {
 			os.Exit(2)
 		}
 		o.routes = append(o.routes, n)
+	}
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		o.load, _, _ = strings.Cut(string(text), " ")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -126,5 +131,5 @@ func run(ctx context.Context, o *options) (err error) {
 			return fmt.Errorf("%d routes: %w", routes, err)
 		}
 	}
-	return report.write(os.Stdout)
+	return report.publish()
 }

@@ -27,13 +27,14 @@ type report struct {
 	turns map[string]map[int][]turn
 	// added is by proxy; with the first number of routes only.
 	added map[string][]added
-	// memory is the gateway's, by number of routes; sockets is without and with them.
-	memory  map[int]int64
-	sockets [2]int64
+	// known and called are the gateway's memory by number of routes, before the first request and after the last; sockets is without and
+	// with WebSockets.
+	known, called map[int]use
+	sockets       [2]use
 }
 
 func newReport(o *options) *report {
-	return &report{options: o, turns: map[string]map[int][]turn{}, added: map[string][]added{}, memory: map[int]int64{}}
+	return &report{options: o, turns: map[string]map[int][]turn{}, added: map[string][]added{}, known: map[int]use{}, called: map[int]use{}}
 }
 
 // measureSockets measures what idle WebSockets take, with a gateway that has done nothing else.
@@ -52,7 +53,7 @@ func (r *report) measureSockets(ctx context.Context, c *cluster, dir string) err
 	if err := g.knows(ctx, 1); err != nil {
 		return err
 	}
-	if r.sockets[0], err = g.memory(); err != nil {
+	if r.sockets[0], err = g.uses(ctx); err != nil {
 		return err
 	}
 	sockets, err := openSockets(g.address, path(0), r.options.sockets)
@@ -60,7 +61,7 @@ func (r *report) measureSockets(ctx context.Context, c *cluster, dir string) err
 		return err
 	}
 	defer closeSockets(sockets)
-	r.sockets[1], err = g.memory()
+	r.sockets[1], err = g.uses(ctx)
 	return err
 }
 
@@ -69,6 +70,10 @@ func (r *report) measure(ctx context.Context, g *gateway, proxies []*proxy, rout
 	requests := make([][]byte, routes)
 	for i := range requests {
 		requests[i] = request(path(i))
+	}
+	var err error
+	if r.known[routes], err = g.uses(ctx); err != nil {
+		return err
 	}
 	for round := range r.options.rounds {
 		for i := range proxies {
@@ -79,8 +84,7 @@ func (r *report) measure(ctx context.Context, g *gateway, proxies []*proxy, rout
 		}
 		fmt.Fprintf(os.Stderr, "%d routes: round %d of %d\n", routes, round+1, r.options.rounds)
 	}
-	var err error
-	if r.memory[routes], err = g.memory(); err != nil {
+	if r.called[routes], err = g.uses(ctx); err != nil {
 		return err
 	}
 	if routes != r.options.routes[0] {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -126,6 +127,30 @@ func (g *gateway) knows(ctx context.Context, functions int) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// use is the memory of the gateway: what is resident, and what of its heap is alive, both in bytes.
+type use struct{ resident, live int64 }
+
+// uses returns what memory the gateway uses after a collection.
+func (g *gateway) uses(ctx context.Context) (u use, err error) {
+	if _, err := g.get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
+		return u, err
+	}
+	metrics, err := g.get(ctx, "/metrics")
+	if err != nil {
+		return u, err
+	}
+	const name = "\ngo_memstats_heap_alloc_bytes "
+	_, rest, found := strings.Cut(metrics, name)
+	value, _, _ := strings.Cut(rest, "\n")
+	bytes, err := strconv.ParseFloat(value, 64)
+	if !found || err != nil {
+		return u, fmt.Errorf("no metric%s: %w", name, err)
+	}
+	u.live = int64(bytes)
+	u.resident, err = g.memory()
+	return u, err
 }
 
 func (g *gateway) get(ctx context.Context, path string) (string, error) {

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"time"
 )
 
@@ -14,10 +17,41 @@ func (r *report) cpu(name string, routes int) float64 {
 	return median(r.turns[name][routes], func(t turn) float64 { return t.cpu })
 }
 
-// write writes the tables, in Markdown, and the plot.
-func (r *report) write(w io.Writer) error {
+// The marks between which a page has the tables.
+const (
+	begins = "<!-- what hack/bench/gateway measured -->\n"
+	ends   = "<!-- end -->\n"
+)
+
+// publish prints the tables, and puts them into the page, with the plot beside it.
+func (r *report) publish() error {
+	var tables strings.Builder
+	r.write(&tables)
+	fmt.Print(tables.String())
+	if r.options.page == "" {
+		return nil
+	}
+	text, err := os.ReadFile(r.options.page)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(text), begins)
+	_, after, ended := strings.Cut(rest, ends)
+	if !found || !ended {
+		return fmt.Errorf("%s has no place for the tables: a line %q and a line %q after it", r.options.page, strings.TrimSpace(begins), strings.TrimSpace(ends))
+	}
+	plotted := "\n![CPU-µs a request](gateway.svg)\n"
+	if err := os.WriteFile(r.options.page, []byte(before+begins+tables.String()+plotted+ends+after), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(filepath.Dir(r.options.page), "gateway.svg"), r.draw(), 0o644)
+}
+
+// write writes the tables, in Markdown.
+func (r *report) write(w io.Writer) {
 	o := r.options
-	fmt.Fprintf(w, "1 KiB, %d connections, medians of %d rounds of %s.\n\n", o.connections, o.rounds, o.duration)
+	fmt.Fprintf(w, "1 KiB, %d connections, medians of %d rounds of %s, on %d cores that had a load average of %s besides.\n\n",
+		o.connections, o.rounds, o.duration, runtime.NumCPU(), o.load)
 	fmt.Fprint(w, "| proxy | routes | CPU-µs a request | of the gateway's | p50 ms | p99 ms | requests/s |\n| --- | --: | --: | --: | --: | --: | --: |\n")
 	for _, name := range r.names {
 		for _, routes := range o.routes {
@@ -50,17 +84,18 @@ func (r *report) write(w io.Writer) error {
 		fmt.Fprintf(w, "| %s | %.0f | %.2f | %.2f |\n", name, median(of, func(a added) float64 { return a.rate }),
 			median(of, func(a added) float64 { return a.p50 }), median(of, func(a added) float64 { return a.p99 }))
 	}
-	fmt.Fprint(w, "\n| the gateway's resident memory | MiB |\n| --- | --: |\n")
-	for _, routes := range o.routes {
-		fmt.Fprintf(w, "| %d routes, all of them called | %.1f |\n", routes, float64(r.memory[routes])/mebibyte)
+	fmt.Fprint(w, "\n| the gateway's memory | resident MiB | live heap MiB |\n| --- | --: | --: |\n")
+	line := func(what string, u use) {
+		fmt.Fprintf(w, "| %s | %.1f | %.1f |\n", what, float64(u.resident)/mebibyte, float64(u.live)/mebibyte)
 	}
 	if o.sockets > 0 {
-		fmt.Fprintf(w, "| at the start | %.1f |\n| with %d idle WebSockets | %.1f |\n", float64(r.sockets[0])/mebibyte, o.sockets, float64(r.sockets[1])/mebibyte)
+		line("1 route", r.sockets[0])
+		line(fmt.Sprintf("1 route, %d idle WebSockets", o.sockets), r.sockets[1])
 	}
-	if o.plot == "" {
-		return nil
+	for _, routes := range o.routes {
+		line(fmt.Sprintf("%d routes, those that are new not called", routes), r.known[routes])
+		line(fmt.Sprintf("%d routes, all called", routes), r.called[routes])
 	}
-	return os.WriteFile(o.plot, r.draw(), 0o644)
 }
 
 // ratio is the gateway's processor time over another's: the median of what it is in each round, in which both had the same machine.
