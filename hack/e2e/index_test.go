@@ -43,10 +43,10 @@ func newPrivateIndex(t *testing.T) *privateIndex {
 	var wheel bytes.Buffer
 	zipped := zip.NewWriter(&wheel)
 	for _, file := range [][2]string{
-		{"private_package.py", "word = 'private'\n"},
-		{"private_package-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: private-package\nVersion: 1.0\n"},
-		{"private_package-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
-		{"private_package-1.0.dist-info/RECORD", ""},
+		{"sless_e2e_private.py", "word = 'private'\n"},
+		{"sless_e2e_private-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: sless-e2e-private\nVersion: 1.0\n"},
+		{"sless_e2e_private-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
+		{"sless_e2e_private-1.0.dist-info/RECORD", ""},
 	} {
 		writer, err := zipped.Create(file[0])
 		if err != nil {
@@ -59,7 +59,7 @@ func newPrivateIndex(t *testing.T) *privateIndex {
 	var tarball bytes.Buffer
 	zipper := gzip.NewWriter(&tarball)
 	tarred := tar.NewWriter(zipper)
-	for _, file := range [][2]string{{"package/package.json", `{"name":"@own/private","version":"1.0.0"}`}, {"package/index.js", "exports.word = 'private';\n"}} {
+	for _, file := range [][2]string{{"package/package.json", `{"name":"@sless-e2e/private","version":"1.0.0"}`}, {"package/index.js", "exports.word = 'private';\n"}} {
 		if err := tarred.WriteHeader(&tar.Header{Name: file[0], Mode: 0o644, Size: int64(len(file[1]))}); err != nil {
 			t.Fatal(err)
 		}
@@ -84,22 +84,22 @@ func (x *privateIndex) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x.opened.Add(1)
-	const wheel = "private_package-1.0-py3-none-any.whl"
+	const wheel = "sless_e2e_private-1.0-py3-none-any.whl"
 	path, _ := url.PathUnescape(r.URL.EscapedPath())
 	switch path {
-	case "/simple/private-package/":
+	case "/simple/sless-e2e-private/":
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprintf(w, `<!DOCTYPE html><html><body><a href="/files/%[1]s">%[1]s</a></body></html>`, wheel)
 	case "/files/" + wheel:
 		w.Write(x.wheel) //nolint:errcheck // the client notices
-	case "/npm/@own/private":
+	case "/npm/@sless-e2e/private":
 		digest := sha512.Sum512(x.tarball)
-		dist := map[string]string{"tarball": "http://" + r.Host + "/npm/@own/private/-/private-1.0.0.tgz", "integrity": "sha512-" + base64.StdEncoding.EncodeToString(digest[:])}
+		dist := map[string]string{"tarball": "http://" + r.Host + "/npm/@sless-e2e/private/-/private-1.0.0.tgz", "integrity": "sha512-" + base64.StdEncoding.EncodeToString(digest[:])}
 		json.NewEncoder(w).Encode(map[string]any{ //nolint:errcheck // the client notices
-			"name": "@own/private", "dist-tags": map[string]string{"latest": "1.0.0"},
-			"versions": map[string]any{"1.0.0": map[string]any{"name": "@own/private", "version": "1.0.0", "dist": dist}},
+			"name": "@sless-e2e/private", "dist-tags": map[string]string{"latest": "1.0.0"},
+			"versions": map[string]any{"1.0.0": map[string]any{"name": "@sless-e2e/private", "version": "1.0.0", "dist": dist}},
 		})
-	case "/npm/@own/private/-/private-1.0.0.tgz":
+	case "/npm/@sless-e2e/private/-/private-1.0.0.tgz":
 		w.Write(x.tarball) //nolint:errcheck // the client notices
 	default:
 		w.WriteHeader(http.StatusNotFound)
@@ -148,17 +148,17 @@ func TestPrivateIndex(t *testing.T) {
 	machine, _, _ := net.SplitHostPort(host)
 	py := func(more ...string) string {
 		return function("py", "python3.11", map[string]string{
-			"handler.py": "import private_package, idna\ndef handle(event):\n    return private_package.word\n", "requirements.txt": "private-package==1.0\nidna==3.10\n",
+			"handler.py": "import sless_e2e_private, idna\ndef handle(event):\n    return sless_e2e_private.word\n", "requirements.txt": "sless-e2e-private==1.0\nidna==3.10\n",
 		}, more...) + httpTrigger("py")
 	}
 	js := func(more ...string) string {
 		return function("js", "nodejs20", map[string]string{
-			"handler.js": "exports.handle = () => require('@own/private').word + require('ms')(60000);\n", "package.json": `{"dependencies":{"@own/private":"1.0.0","ms":"2.1.3"}}`,
+			"handler.js": "exports.handle = () => require('@sless-e2e/private').word + require('ms')(60000);\n", "package.json": `{"dependencies":{"@sless-e2e/private":"1.0.0","ms":"2.1.3"}}`,
 		}, more...) + httpTrigger("js")
 	}
 	apply(t, namespace, py())
 	apply(t, namespace, js())
-	for function, missing := range map[string]string{"py": "private-package", "js": "@own/private"} {
+	for function, missing := range map[string]string{"py": "sless-e2e-private", "js": "@sless-e2e/private"} {
 		f := waitFunction(t, namespace, function, "False", v1alpha1.ReasonDependenciesFailed)
 		if !strings.Contains(strings.ReplaceAll(f.Status.Build.LogTail, "%2f", "/"), missing) {
 			t.Errorf("the log of %s does not name %s:\n%s", function, missing, f.Status.Build.LogTail)
@@ -170,7 +170,7 @@ func TestPrivateIndex(t *testing.T) {
 	kubectl(t, "", "create", "secret", "generic", "index", "-n", namespace,
 		"--from-literal=pip.conf=[global]\nextra-index-url = "+address+"/simple\ntrusted-host = "+host+"\n",
 		"--from-literal=netrc=machine "+machine+" login ci password "+indexToken+"\n",
-		"--from-literal=npmrc=@own:registry="+address+"/npm/\n//"+host+"/npm/:_authToken="+indexToken+"\n")
+		"--from-literal=npmrc=@sless-e2e:registry="+address+"/npm/\n//"+host+"/npm/:_authToken="+indexToken+"\n")
 	apply(t, namespace, py("build: {secretName: index}"))
 	apply(t, namespace, js("build: {secretName: index}"))
 	// It prints what it got, and fails.
