@@ -78,6 +78,25 @@ func clusterTransport() *http.Transport {
 // upload puts an object into a tenant's own folder of the platform's bucket.
 func upload(t *testing.T, namespace, key string, content []byte) {
 	t.Helper()
+	store, bucket := objectStore(t)
+	if _, err := store.PutObject(t.Context(), bucket, tenantFolder(t, namespace)+key, bytes.NewReader(content), int64(len(content)), minio.PutObjectOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tenantFolder begins the names of a tenant's objects in the platform's bucket.
+func tenantFolder(t *testing.T, namespace string) string {
+	t.Helper()
+	tenant := &corev1.Namespace{}
+	if err := get(t, "", namespace, tenant); err != nil {
+		t.Fatal(err)
+	}
+	return "tenants/" + string(tenant.UID) + "/"
+}
+
+// objectStore returns a client of the platform's object store, and the bucket.
+func objectStore(t *testing.T) (*minio.Client, string) {
+	t.Helper()
 	p, keys := readPlatform(t), secret(t, "object-store")
 	endpoint, err := url.Parse(p.ObjectStore.Endpoint)
 	if err != nil {
@@ -90,14 +109,7 @@ func upload(t *testing.T, namespace, key string, content []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant := &corev1.Namespace{}
-	if err := get(t, "", namespace, tenant); err != nil {
-		t.Fatal(err)
-	}
-	name := "tenants/" + string(tenant.UID) + "/" + key
-	if _, err := store.PutObject(t.Context(), p.ObjectStore.Bucket, name, bytes.NewReader(content), int64(len(content)), minio.PutObjectOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	return store, p.ObjectStore.Bucket
 }
 
 // tagsOf lists the tags of a tenant's repository; a repository that never was has none.
