@@ -50,9 +50,15 @@ func TestAClusterThatIsAway(t *testing.T) {
 	}
 	for part, code := range map[string]string{
 		"/tokenreviews": rest.CodeAuthUnavailable, "/subjectaccessreviews": rest.CodeKubernetesUnavailable, "/apis/sless.io": rest.CodeKubernetesUnavailable,
+		"/pods": rest.CodeLogsUnavailable,
 	} {
 		tenant := newTenant(t) // nothing is known of its token yet
-		for _, operation := range [][2]string{{"POST", "functions"}, {"GET", "functions"}, {"DELETE", "functions/hello"}, {"PUT", "functions/hello"}} {
+		operations := [][2]string{{"POST", "functions"}, {"GET", "functions"}, {"DELETE", "functions/hello"}, {"PUT", "functions/hello"}}
+		if part == "/pods" {
+			must[rest.Stored[rest.Function]](t)(tenant.Functions(tenant.namespace).Create(t.Context(), hello("hello")))
+			operations = [][2]string{{"GET", "functions/hello/logs"}}
+		}
+		for _, operation := range operations {
 			away.Store(&part)
 			response, body := sendTo(t, own, tenant.token, operation[0], "/v1/namespaces/"+tenant.namespace+"/"+operation[1],
 				strings.NewReader(`{"runtime": "r", "source": {"image": "a/b"}}`))

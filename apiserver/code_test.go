@@ -212,17 +212,24 @@ func TestALogThatIsCutSaysSo(t *testing.T) {
 func TestLogsOfWhatNeverRan(t *testing.T) {
 	tenant := newTenant(t)
 	must[rest.Stored[rest.Function]](t)(tenant.Functions(tenant.namespace).Create(t.Context(), hello("hello")))
-	log := must[io.ReadCloser](t)(tenant.Logs(t.Context(), tenant.namespace, "hello", rest.LogOptions{}))
-	defer log.Close()
-	if text, err := io.ReadAll(log); err != nil || len(text) > 0 {
-		t.Errorf("got %q, %v", text, err)
+	empty := func(when string) {
+		t.Helper()
+		log := must[io.ReadCloser](t)(tenant.Logs(t.Context(), tenant.namespace, "hello", rest.LogOptions{}))
+		defer log.Close()
+		if text, err := io.ReadAll(log); err != nil || len(text) > 0 {
+			t.Errorf("%s: got %q, %v", when, text, err)
+		}
 	}
-	// The namespace is there and the right to read in it is not, or not yet.
-	if err := cluster.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sless-fn-" + tenant.namespace}}); err != nil {
+	empty("before there is a namespace")
+	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sless-fn-" + tenant.namespace}}
+	if err := cluster.client.Create(t.Context(), made); err != nil {
 		t.Fatal(err)
 	}
-	_, err := tenant.Logs(t.Context(), tenant.namespace, "hello", rest.LogOptions{})
-	wantCode(t, err, 503, rest.CodeLogsUnavailable)
+	empty("before the right to read is bound in it")
+	if err := cluster.client.Delete(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	empty("while the namespace is being deleted")
 }
 
 func TestAFollowedLogGoesOnWithNewReplicas(t *testing.T) {

@@ -190,6 +190,11 @@ func TestRequestsThatCantBeServed(t *testing.T) {
 			wantProblem(t, response, body, test.status, test.code)
 		})
 	}
+	// What is no JSON fails as that, whatever it depends on.
+	for _, method := range []string{"PUT", "PATCH"} {
+		response, body := send(t, tenant.token, method, base+"/functions/hello", strings.NewReader("{"), "If-Match", `"another"`)
+		wantProblem(t, response, body, 400, rest.CodeBadRequest)
+	}
 }
 
 func TestAClusterWideUserLearnsThatANamespaceIsAbsent(t *testing.T) {

@@ -187,6 +187,9 @@ func (w *writer[W, O]) replace(ctx context.Context, name types.NamespacedName, t
 
 // patch applies a merge patch.
 func (w *writer[W, O]) patch(ctx context.Context, name types.NamespacedName, text []byte, conditions Preconditions) (object O, err error) {
+	if _, err := mergePatch([]byte("{}"), text); err != nil {
+		return object, err // what is no patch fails as that, whatever it depends on
+	}
 	err = w.retry(ctx, name, func() error {
 		now, err := w.get(ctx, name)
 		if err != nil {

@@ -103,7 +103,7 @@ func (r *reading) pods(ctx context.Context) ([]corev1.Pod, error) {
 		return nil, nil
 	}
 	list, err := r.handlers.Kube.CoreV1().Pods(r.where.namespace).List(ctx, metav1.ListOptions{LabelSelector: r.where.selector.String(), Limit: maxPods})
-	if apierrors.IsForbidden(err) && r.nowhere(ctx) {
+	if apierrors.IsForbidden(err) && r.noPodsYet(ctx) {
 		return nil, nil
 	}
 	if err != nil {
@@ -112,10 +112,17 @@ func (r *reading) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// nowhere says whether the namespace does not exist. The right to read pods comes and goes with it.
-func (r *reading) nowhere(ctx context.Context) bool {
-	_, err := r.handlers.Kube.CoreV1().Namespaces().Get(ctx, r.where.namespace, metav1.GetOptions{})
-	return apierrors.IsNotFound(err)
+// boundAfter is how long after it has made a namespace the operator has bound the right to read pods in it, which it does before it
+// makes any.
+const boundAfter = time.Minute
+
+// noPodsYet says whether there is no right to read pods because the namespace with it is not there, or not yet, or not any more.
+func (r *reading) noPodsYet(ctx context.Context) bool {
+	namespace, err := r.handlers.Kube.CoreV1().Namespaces().Get(ctx, r.where.namespace, metav1.GetOptions{})
+	if err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	return namespace.DeletionTimestamp != nil || time.Since(namespace.CreationTimestamp.Time) < boundAfter
 }
 
 // run writes until all pods have ended, or when it follows, until the caller or the server goes.
