@@ -206,7 +206,7 @@ func TestBuildScript(t *testing.T) {
 	if ready, _ := condition(f.Status.Conditions, f.Generation); !strings.Contains(ready.Message, "dist/handler.js") {
 		t.Errorf("message %q", ready.Message)
 	}
-	apply(t, namespace, typescript("four: number = 4; //", "tsc"))
+	apply(t, namespace, typescript("four'; const wrong: number = 'x", "tsc"))
 	f = waitFunction(t, namespace, "ts", "False", v1alpha1.ReasonDependenciesFailed)
 	if !strings.Contains(f.Status.Build.LogTail, "src/word.ts") {
 		t.Errorf("the log does not name the file:\n%s", f.Status.Build.LogTail)
