@@ -19,6 +19,8 @@ type load struct {
 	address     string
 	requests    [][]byte // one of them at random
 	connections int
+	// once has each of the requests sent once, instead of any of them for a while.
+	once bool
 	// rate is how many requests a second to send; 0 is as many as are answered.
 	rate float64
 }
@@ -84,13 +86,19 @@ func (l load) connection(ctx context.Context, began time.Time, index int) (laten
 	reader := bufio.NewReader(conn)
 	latencies = make([]time.Duration, 0, 1<<12)
 	for n := 0; ctx.Err() == nil; n++ {
+		next := rand.IntN(len(l.requests))
+		if l.once {
+			if next = n*l.connections + index; next >= len(l.requests) {
+				break
+			}
+		}
 		if l.rate > 0 {
 			each := float64(l.connections) / l.rate * float64(time.Second)
 			due := began.Add(time.Duration((float64(n) + float64(index)/float64(l.connections)) * each))
 			time.Sleep(time.Until(due))
 		}
 		sent := time.Now()
-		if _, err := conn.Write(l.requests[rand.IntN(len(l.requests))]); err != nil {
+		if _, err := conn.Write(l.requests[next]); err != nil {
 			return latencies, err
 		}
 		if err := readAnswer(reader); err != nil {
