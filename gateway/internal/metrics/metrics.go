@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,38 +15,40 @@ import (
 // classes are the values of the label code_class, by the first digit of the status.
 var classes = [...]string{"other", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
+// buckets are the upper bounds of the histogram of durations, in seconds.
+var buckets = [...]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60}
+
 // Metrics is all of the gateway's metrics.
 type Metrics struct {
 	registry *prometheus.Registry
-	requests *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
-	bytes    *prometheus.CounterVec
 	refusals *prometheus.CounterVec
-	inFlight *prometheus.GaugeVec
 	ejected  *prometheus.CounterVec
 	waiting  *prometheus.HistogramVec
 	synced   prometheus.Gauge
 	unknown  *Meter
+	// called are the Meters that have counted something.
+	called sync.Map
 }
+
+// What each Meter counts by itself.
+var (
+	function     = []string{"namespace", "function"}
+	requestsDesc = prometheus.NewDesc("sless_gateway_requests_total",
+		"Requests answered, by class of status. Requests that lead to no function have empty labels.", append(function[:2:2], "code_class"), nil)
+	secondsDesc = prometheus.NewDesc("sless_gateway_request_duration_seconds",
+		"Time from a request's head to the end of its answer, streams and WebSockets included.", function, nil)
+	bytesDesc    = prometheus.NewDesc("sless_gateway_response_bytes_total", "Bytes of answers' bodies.", function, nil)
+	inFlightDesc = prometheus.NewDesc("sless_gateway_requests_in_flight", "Requests that are being answered or wait.", function, nil)
+)
 
 // New returns metrics in a registry of their own. routes says how many routes there are, and waiting how many requests wait, when they are
 // asked.
 func New(routes, waiting func() int) *Metrics {
-	function := []string{"namespace", "function"}
-	and := func(label string) []string { return []string{"namespace", "function", label} }
+	and := func(label string) []string { return append(function[:2:2], label) }
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sless_gateway_requests_total",
-			Help: "Requests answered, by class of status. Requests that lead to no function have empty labels."}, and("code_class")),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sless_gateway_request_duration_seconds",
-			Help:    "Time from a request's head to the end of its answer, streams and WebSockets included.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60}}, function),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sless_gateway_response_bytes_total",
-			Help: "Bytes of answers' bodies."}, function),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sless_gateway_refusals_total",
 			Help: "Requests that the gateway answered itself, by problem code, and those whose caller went away (client_gone)."}, and("code")),
-		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sless_gateway_requests_in_flight",
-			Help: "Requests that are being answered or wait."}, function),
 		ejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sless_gateway_endpoint_ejections_total",
 			Help: "Pods taken out of the choice because no connection could be made."}, function),
 		waiting: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sless_gateway_wait_duration_seconds",
@@ -58,10 +61,25 @@ func New(routes, waiting func() int) *Metrics {
 		func() float64 { return float64(routes()) })
 	queued := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sless_gateway_requests_waiting",
 		Help: "Requests of all functions that wait for a free pod."}, func() float64 { return float64(waiting()) })
-	m.registry.MustRegister(m.requests, m.seconds, m.bytes, m.refusals, m.inFlight, m.ejected, m.waiting, m.synced, count, queued,
+	m.registry.MustRegister(m, m.refusals, m.ejected, m.waiting, m.synced, count, queued,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.unknown = m.Meter("", "")
 	return m
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{requestsDesc, secondsDesc, bytesDesc, inFlightDesc} {
+		to <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	m.called.Range(func(key, _ any) bool {
+		key.(*Meter).collect(to)
+		return true
+	})
 }
 
 // Gatherer returns the registry, for the page that shows it.
@@ -73,72 +91,78 @@ func (m *Metrics) SetSynced() { m.synced.Set(1) }
 // Unknown counts requests that lead to no function.
 func (m *Metrics) Unknown() *Meter { return m.unknown }
 
-// Meter returns the counters of one function. They come into being with its first request: a function that nobody calls has no series.
+// Meter returns the counters of one function. Its series come into being with its first request: a function that nobody calls has none.
 func (m *Metrics) Meter(namespace, function string) *Meter {
 	return &Meter{metrics: m, namespace: namespace, function: function}
 }
 
-// Meter counts the requests of one function.
+// Meter counts the requests of one function. What every request changes lies side by side: with many functions it is in no cache, and each
+// place more costs as much as all the counting.
 type Meter struct {
 	metrics             *Metrics
 	namespace, function string
 
-	once   sync.Once
-	series *series
 	called atomic.Bool
 	// gone says that the function is: what ends after that is no longer counted, or it would bring the series back.
-	gone atomic.Bool
-}
-
-type series struct {
-	classes  [len(classes)]atomic.Pointer[prometheus.Counter]
-	seconds  prometheus.Observer
-	bytes    prometheus.Counter
-	inFlight prometheus.Gauge
-}
-
-func (m *Meter) get() *series {
-	m.once.Do(func() {
-		m.series = &series{
-			seconds:  m.metrics.seconds.WithLabelValues(m.namespace, m.function),
-			bytes:    m.metrics.bytes.WithLabelValues(m.namespace, m.function),
-			inFlight: m.metrics.inFlight.WithLabelValues(m.namespace, m.function),
-		}
-		m.called.Store(true)
-	})
-	return m.series
+	gone     atomic.Bool
+	inFlight atomic.Int64
+	bytes    atomic.Int64
+	took     atomic.Int64 // nanoseconds, in all
+	classes  [len(classes)]atomic.Uint64
+	// durations counts requests by the bucket that they belong to; the last is for those beyond.
+	durations [len(buckets) + 1]atomic.Uint64
 }
 
 // Begin counts a request in.
-func (m *Meter) Begin() { m.get().inFlight.Inc() }
+func (m *Meter) Begin() {
+	m.inFlight.Add(1)
+	if !m.called.Load() && !m.gone.Load() && m.called.CompareAndSwap(false, true) {
+		m.metrics.called.Store(m, nil)
+		if m.gone.Load() { // Forget may have come between
+			m.metrics.called.Delete(m)
+		}
+	}
+}
 
 // End counts a request out: its status, the bytes of its answer, how long it took, and the code when the gateway answered itself.
 func (m *Meter) End(status int, bytes int64, took time.Duration, code string) {
-	s := m.get()
-	s.inFlight.Dec()
+	m.inFlight.Add(-1)
 	if m.gone.Load() {
 		return
 	}
-	s.bytes.Add(float64(bytes))
-	s.seconds.Observe(took.Seconds())
-	m.class(s, status).Inc()
+	m.bytes.Add(bytes)
+	m.took.Add(int64(took))
+	m.durations[sort.SearchFloat64s(buckets[:], took.Seconds())].Add(1)
+	class := 0
+	if digit := status / 100; digit > 0 && digit < len(classes) {
+		class = digit
+	}
+	m.classes[class].Add(1)
 	if code != "" {
 		m.metrics.refusals.WithLabelValues(m.namespace, m.function, code).Inc()
 	}
 }
 
-func (m *Meter) class(s *series, status int) prometheus.Counter {
-	class := 0
-	if digit := status / 100; digit > 0 && digit < len(classes) {
-		class = digit
+func (m *Meter) collect(to chan<- prometheus.Metric) {
+	send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{m.namespace, m.function}, labels...)...)
 	}
-	counter := s.classes[class].Load()
-	if counter == nil {
-		made := m.metrics.requests.WithLabelValues(m.namespace, m.function, classes[class])
-		counter = &made
-		s.classes[class].Store(counter)
+	for i, class := range classes {
+		if n := m.classes[i].Load(); n > 0 {
+			send(requestsDesc, prometheus.CounterValue, float64(n), class)
+		}
 	}
-	return *counter
+	send(bytesDesc, prometheus.CounterValue, float64(m.bytes.Load()))
+	send(inFlightDesc, prometheus.GaugeValue, float64(m.inFlight.Load()))
+	cumulative := make(map[float64]uint64, len(buckets))
+	count := uint64(0)
+	for i, bound := range buckets {
+		count += m.durations[i].Load()
+		cumulative[bound] = count
+	}
+	count += m.durations[len(buckets)].Load()
+	seconds := time.Duration(m.took.Load()).Seconds()
+	to <- prometheus.MustNewConstHistogram(secondsDesc, count, seconds, cumulative, m.namespace, m.function)
 }
 
 // Ejected counts an endpoint to which no connection could be made.
@@ -161,10 +185,9 @@ func (m *Meter) Forget() {
 	if !m.called.Load() {
 		return
 	}
+	m.metrics.called.Delete(m)
 	labels := prometheus.Labels{"namespace": m.namespace, "function": m.function}
-	for _, vec := range []interface {
-		DeletePartialMatch(labels prometheus.Labels) int
-	}{m.metrics.requests, m.metrics.seconds, m.metrics.bytes, m.metrics.refusals, m.metrics.inFlight, m.metrics.ejected, m.metrics.waiting} {
-		vec.DeletePartialMatch(labels)
-	}
+	m.metrics.refusals.DeletePartialMatch(labels)
+	m.metrics.ejected.DeletePartialMatch(labels)
+	m.metrics.waiting.DeletePartialMatch(labels)
 }
