@@ -375,8 +375,7 @@ type FunctionStatus struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
-	// +kubebuilder:validation:items:MaxLength=768
-	Images []string `json:"images,omitempty"`
+	Images []UsedImage `json:"images,omitempty"`
 	// runtimeHeld is a runtime image, by digest, to which the Function could not be brought, so that it stays on runtimeVersion; upgrade
 	// says why. A change of the source, of codeHash or of anything else that makes its pods, or another runtime image, tries again.
 	// +optional
@@ -439,6 +438,30 @@ type UpgradeStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
+}
+
+// UsedImage is an image that a Function used, with what status said of it then.
+type UsedImage struct {
+	// image is the image, by digest.
+	// +required
+	// +kubebuilder:validation:MaxLength=768
+	Image string `json:"image"`
+	// sourceDigest is the digest of the code that it has.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	SourceDigest string `json:"sourceDigest,omitempty"`
+	// sourceRevision is what the source was read at.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	SourceRevision string `json:"sourceRevision,omitempty"`
+	// buildKey stands for everything it was built from.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	BuildKey string `json:"buildKey,omitempty"`
+	// runtimeVersion is the runtime image, by digest, that it was built on.
+	// +optional
+	// +kubebuilder:validation:MaxLength=768
+	RuntimeVersion string `json:"runtimeVersion,omitempty"`
 }
 
 // BuildStatus is one build.

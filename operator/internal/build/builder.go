@@ -3,6 +3,8 @@ package build
 import (
 	"context"
 	"encoding/json"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/naeel/sless/api/names"
@@ -108,6 +110,19 @@ type S3Source struct {
 	// Credentials are the tenant's own. Nil stands for the platform's, which read the tenant's own folder only.
 	Credentials *S3Credentials
 }
+
+// Fixed says that what the source names has the same bytes for ever.
+func (s Source) Fixed() bool {
+	switch {
+	case s.S3 != nil:
+		return s.S3.VersionID != "" || s.S3.SHA256 != ""
+	case s.Git != nil:
+		return commitName.MatchString(s.Git.Ref)
+	}
+	return s.Inline != nil || s.HTTP != nil || strings.Contains(s.Image, "@sha256:")
+}
+
+var commitName = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 // HTTPSource is a zip archive at an address.
 type HTTPSource struct {

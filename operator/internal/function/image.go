@@ -36,8 +36,11 @@ func (r *Reconciler) reconcileImage(ctx context.Context, s *scope) error {
 		s.stop(problem, reconcile.Recheck)
 		return nil
 	}
-	status := &s.function.Status
-	if status.Image != "" && status.BuildKey == sourceKey(s.function, request) {
+	status, key := &s.function.Status, sourceKey(s.function, request)
+	if status.BuildKey != key {
+		s.recall(request, key)
+	}
+	if status.Image != "" && status.BuildKey == key {
 		// Status remembers what the source was made into.
 		s.image = &image{reference: status.Image, sourceDigest: status.SourceDigest}
 		return r.reconcileUpgrade(ctx, s, request)

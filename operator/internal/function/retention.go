@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/naeel/sless/api/names"
@@ -21,11 +22,13 @@ func (r *Reconciler) retainImages(_ context.Context, s *scope) error {
 		return nil
 	}
 	status := &s.function.Status
-	status.Images = lastUsed(status.Images, runningImage(s.deployment), r.Config.Build.KeepImages)
-	keep := status.Images
+	if image := runningImage(s.deployment); image != "" {
+		status.Images = lastUsed(status.Images, usedImage(status, image), r.Config.Build.KeepImages)
+	}
+	keep := references(status.Images)
 	for _, image := range []string{status.Image, upgradeImage(status)} {
 		if image != "" && !slices.Contains(keep, image) {
-			keep = append(slices.Clone(keep), image) // it is about to be rolled out
+			keep = append(keep, image) // it is about to be rolled out
 		}
 	}
 	owner := build.Owner{Namespace: s.function.Namespace, Name: s.function.Name}
@@ -49,18 +52,53 @@ func upgradeImage(status *v1alpha1.FunctionStatus) string {
 	return status.Upgrade.Image
 }
 
-// lastUsed puts an image in front of those that were used before it, of which it keeps so many that there are most in all.
-func lastUsed(before []string, image string, most int) []string {
-	if image == "" || (len(before) > 0 && before[0] == image && len(before) <= most) {
-		return before
+// usedImage is what is remembered of an image that runs. Of one that is not the image of the status, only that it was used.
+func usedImage(status *v1alpha1.FunctionStatus, image string) v1alpha1.UsedImage {
+	if image != status.Image {
+		return v1alpha1.UsedImage{Image: image}
 	}
-	images := []string{image}
+	return v1alpha1.UsedImage{
+		Image: image, SourceDigest: status.SourceDigest, SourceRevision: status.SourceRevision,
+		BuildKey: status.BuildKey, RuntimeVersion: status.RuntimeVersion,
+	}
+}
+
+// lastUsed puts an image in front of those that were used before it, of which it keeps so many that there are most in all.
+func lastUsed(before []v1alpha1.UsedImage, used v1alpha1.UsedImage, most int) []v1alpha1.UsedImage {
+	images := []v1alpha1.UsedImage{used}
 	for _, earlier := range before {
-		if earlier != image && len(images) < most {
+		if earlier.Image != used.Image && len(images) < most {
 			images = append(images, earlier)
 		}
 	}
 	return images
+}
+
+// recall goes back to an image that was used before, if it was made of what the spec names now. A source that may have other bytes by now
+// under the same name is read.
+func (s *scope) recall(request build.Request, key string) {
+	if !request.Source.Fixed() {
+		return
+	}
+	status := &s.function.Status
+	for _, used := range status.Images {
+		if used.BuildKey == key && used.RuntimeVersion == request.Runtime.Image {
+			status.Image, status.SourceDigest, status.SourceRevision = used.Image, used.SourceDigest, used.SourceRevision
+			status.BuildKey, status.RuntimeVersion = used.BuildKey, used.RuntimeVersion
+			status.RuntimeHeld, status.Upgrade = "", nil
+			status.LastBuiltAt = new(metav1.NewTime(s.now).Rfc3339Copy())
+			status.Build = &v1alpha1.BuildStatus{Step: string(build.Done)}
+			return
+		}
+	}
+}
+
+func references(images []v1alpha1.UsedImage) []string {
+	list := make([]string, 0, len(images))
+	for _, used := range images {
+		list = append(list, used.Image)
+	}
+	return list
 }
 
 // imagesInUse lists the images that anything of the tenant's uses apart from the Function itself: its other Functions, those that may name
@@ -75,7 +113,7 @@ func (r *Reconciler) imagesInUse(ctx context.Context, owner build.Owner) ([]stri
 		function := &functions.Items[i]
 		used = append(used, function.Spec.Source.Image, function.Status.Image, upgradeImage(&function.Status))
 		if function.Name != owner.Name {
-			used = append(used, function.Status.Images...)
+			used = append(used, references(function.Status.Images)...)
 		}
 	}
 	var jobs v1alpha1.FunctionJobList

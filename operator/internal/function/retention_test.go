@@ -3,6 +3,7 @@ package function
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/build"
+	"github.com/naeel/sless/operator/internal/build/fault"
 )
 
 func TestLastUsed(t *testing.T) {
@@ -25,10 +28,46 @@ func TestLastUsed(t *testing.T) {
 		"one too many":    {[]string{"b", "a"}, "c", 2, []string{"c", "b"}},
 		"back":            {[]string{"c", "b", "a"}, "a", 3, []string{"a", "c", "b"}},
 		"fewer than ever": {[]string{"c", "b", "a"}, "c", 1, []string{"c"}},
-		"none":            {[]string{"a"}, "", 2, []string{"a"}},
 	} {
-		if diff := cmp.Diff(test.want, lastUsed(test.before, test.image, test.most)); diff != "" {
+		var before []v1alpha1.UsedImage
+		for _, image := range test.before {
+			before = append(before, v1alpha1.UsedImage{Image: image, BuildKey: "earlier"})
+		}
+		got := lastUsed(before, v1alpha1.UsedImage{Image: test.image, BuildKey: "new"}, test.most)
+		if diff := cmp.Diff(test.want, references(got)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+		if got[0].BuildKey != "new" {
+			t.Errorf("%s: it is remembered as %+v", name, got[0])
+		}
+	}
+}
+
+// Only an image that was made of the very source that the spec names, on the runtime image of today, stands for a build.
+func TestRecall(t *testing.T) {
+	fixed, moving := build.Source{Inline: map[string]string{"a": "b"}}, build.Source{Git: &build.GitSource{URL: "https://x/y", Ref: "main"}}
+	for name, test := range map[string]struct {
+		source       build.Source
+		key, runtime string
+		want         string
+	}{
+		"the same":              {fixed, "k1", "r1", "image-1"},
+		"another source":        {fixed, "k2", "r1", "now"},
+		"another runtime":       {fixed, "k1", "r2", "now"},
+		"what may have changed": {moving, "k1", "r1", "now"},
+	} {
+		function := &v1alpha1.Function{Status: v1alpha1.FunctionStatus{Image: "now", BuildKey: "k0", Images: []v1alpha1.UsedImage{
+			{Image: "now", BuildKey: "k0", RuntimeVersion: "r1"},
+			{Image: "image-1", BuildKey: "k1", RuntimeVersion: "r1", SourceDigest: "d1", SourceRevision: "c1"},
+		}}}
+		s := newScope(function, nil, time.Now())
+		s.recall(build.Request{Source: test.source, Runtime: build.Runtime{Image: test.runtime}}, test.key)
+		status := function.Status
+		if status.Image != test.want {
+			t.Errorf("%s: got %s, want %s", name, status.Image, test.want)
+		}
+		if recalled := status.BuildKey == "k1" && status.SourceDigest == "d1" && status.SourceRevision == "c1"; recalled != (test.want == "image-1") {
+			t.Errorf("%s: status is %+v", name, status)
 		}
 	}
 }
@@ -52,13 +91,16 @@ func TestImagesAreRetained(t *testing.T) {
 	s.rollOut("hello")
 	s.ready("hello", "True", v1alpha1.ReasonReady)
 	for _, mark := range []string{"cc", "aa"} {
+		if mark == "aa" {
+			s.builder.set("aa", build.State{Phase: build.Failed, Error: fault.Terminal(v1alpha1.ReasonSourceNotFound, "the archive of then is gone")})
+		}
 		s.change("hello", codeHash(mark))
 		s.ready("hello", "Unknown", v1alpha1.ReasonDeploying)
 		s.rollOut("hello")
 		s.ready("hello", "True", v1alpha1.ReasonReady)
 	}
 	want := []string{image("aa"), image("cc"), image("bb")}
-	if diff := cmp.Diff(want, s.get("hello").Status.Images); diff != "" {
+	if diff := cmp.Diff(want, references(s.get("hello").Status.Images)); diff != "" {
 		t.Error("status.images", diff)
 	}
 	if diff := cmp.Diff(want, s.builder.retains("hello").images); diff != "" {
