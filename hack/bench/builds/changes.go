@@ -116,6 +116,8 @@ func (w *world) roundOfKaniko(ctx context.Context, r *report, next func() string
 		func() error { return w.changeCode(ctx, r, kanikoDeps, "deps", codeWithDependencies, next()) },
 		func() error { return builder.Use(ctx, w.kube, "append") },
 		func() error { return w.awake(ctx) },
+		// One that does not count: the operator that was just started looks at all functions there are, and must not be measured at that.
+		func() error { return w.changeCode(ctx, newReport(0), appendCode, "code", code, next()) },
 	} {
 		if err := step(); err != nil {
 			return err
