@@ -158,5 +158,9 @@ func (p *Pool) learn(e *Endpoint, answer Answer, err error) (pause time.Duration
 	if err == nil && answer.Healthy && answer.Revision == "" {
 		e.asking = false // an image that does not tell its revision will not tell it later
 	}
+	if !e.asking {
+		e.stop()
+		e.ctx, e.stop = context.WithCancel(context.Background()) // the old one keeps the memory of all that was made from it
+	}
 	return pause, e.asking
 }
