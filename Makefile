@@ -43,7 +43,6 @@ test-all: kubernetes ## the same, and what takes long: fuzzing
 	@hack/test.sh all
 
 bench: kubernetes ## measure what must stay fast; brings the cluster up
-	@bin/cluster s3
 	go test -run '^$$' -bench . -benchmem $(patsubst %,./%/...,$(filter-out hack,$(MODULES)))
 	go run ./hack/bench/gateway
 	@bin/cluster up
@@ -51,7 +50,7 @@ bench: kubernetes ## measure what must stay fast; brings the cluster up
 	@hack/bench/terraform.sh
 
 .PHONY: kubernetes
-kubernetes: bin/cluster ## kube-apiserver, etcd, kubectl and a registry for tests, in .dev/bin
+kubernetes: bin/cluster ## kube-apiserver, etcd, kubectl, a registry and an object store for tests, in .dev/bin
 	@bin/cluster bin
 
 # What is generated, and what every change must keep.

@@ -258,7 +258,7 @@ func startStore(b *testing.B) string {
 	}
 	path := filepath.Join(dir, "versitygw")
 	if _, err := os.Stat(path); err != nil {
-		b.Fatalf("no object store to measure with (bin/cluster s3 builds it): %v", err)
+		b.Fatalf("no object store to measure with (make kubernetes builds it): %v", err)
 	}
 	address := freeAddress(b)
 	command := exec.Command(path, "--port", address, "--access", "sless", "--secret", "sless-secret", "--quiet", "posix", b.TempDir())

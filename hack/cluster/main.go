@@ -24,9 +24,8 @@ const usage = `usage: cluster COMMAND
   down        end the cluster and remove its data (kept: the cache of binaries and images)
   status      what runs, and where to find it
   kubeconfig  print the path of the kubeconfig
-  bin         only build the Kubernetes programs and link them into .dev/bin (for envtest)
+  bin         only build what tests start without a cluster, and link it into .dev/bin: Kubernetes, a registry, an object store
   tofu        only build OpenTofu and link it into .dev/bin
-  s3          only build the object store and link it into .dev/bin
 
 With SLESS_KUBECONFIG set, that cluster is used and none is made; images then go to SLESS_REGISTRY.
 SLESS_GATEWAY_PORT (8080) and SLESS_APISERVER_PORT (8081) are the local ports.
@@ -43,7 +42,6 @@ var commands = map[string]func(context.Context, *app) error{
 	"kubeconfig": kubeconfig,
 	"bin":        bin,
 	"tofu":       tofu,
-	"s3":         s3,
 	"forward":    forwardPorts, // runs in the background
 }
 

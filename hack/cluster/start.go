@@ -105,10 +105,12 @@ func (a *app) startNode(ctx context.Context) error {
 	return a.node.Proxies()
 }
 
-// bin builds the Kubernetes programs alone: tests against a real API server need no cluster.
+// bin builds the programs alone that tests start: a real API server, registry and object store need no cluster.
 func bin(ctx context.Context, a *app) error {
-	if err := a.builder.Link(ctx, binaries.Registry); err != nil {
-		return err
+	for _, program := range []binaries.Program{binaries.Registry, binaries.S3} {
+		if err := a.builder.Link(ctx, program); err != nil {
+			return err
+		}
 	}
 	return a.builder.Kube(ctx)
 }
@@ -125,6 +127,3 @@ func kubeconfig(_ context.Context, a *app) error {
 	_, err = os.Stdout.WriteString(path + "\n")
 	return err
 }
-
-// s3 builds the object store, for benchmarks that start one of their own.
-func s3(ctx context.Context, a *app) error { return a.builder.Link(ctx, binaries.S3) }

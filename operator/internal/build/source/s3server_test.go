@@ -29,7 +29,7 @@ import (
 // storeHost is the name of the real object store; its buckets are hosts below it.
 const storeHost = "s3.example.test"
 
-// realStore is versitygw, which make up builds for the local cluster.
+// realStore is versitygw, the object store of the local cluster.
 type realStore struct {
 	scheme, address, caFile string
 	client                  *minio.Client
@@ -38,13 +38,9 @@ type realStore struct {
 // startStore starts an object store on loopback, by https when it gets a certificate.
 func startStore(t *testing.T, secure bool) *realStore {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Skip(err)
-	}
-	found, err := filepath.Glob(filepath.Join(cache, "sless", "bin", "versitygw-*[0-9a-f]"))
-	if err != nil || len(found) == 0 {
-		t.Skip("there is no versitygw; make up builds it")
+	program := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "versitygw")
+	if _, err := os.Stat(program); err != nil {
+		t.Fatalf("%v; make kubernetes builds it, and KUBEBUILDER_ASSETS names its folder", err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +57,7 @@ func startStore(t *testing.T, secure bool) *realStore {
 		args = append(args, "--cert", s.caFile, "--key", key)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	server := exec.CommandContext(ctx, found[0], append(args, "posix", "--versioning-dir", versions, data)...)
+	server := exec.CommandContext(ctx, program, append(args, "posix", "--versioning-dir", versions, data)...)
 	server.Stdout, server.Stderr = io.Discard, io.Discard
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
