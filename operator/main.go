@@ -1,5 +1,5 @@
-// Command operator brings Functions, Triggers and FunctionJobs about. Two subcommands are steps of build Jobs: fetch brings files into a
-// volume, check looks at the files that an install step left.
+// Command operator brings Functions, Triggers and FunctionJobs about. Three subcommands are steps of build Jobs: confine
+// waits for network policies, fetch brings files into a volume, check looks at the files that an install step left.
 package main
 
 import (
@@ -12,12 +12,16 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/naeel/sless/operator/internal/build/check"
+	"github.com/naeel/sless/operator/internal/build/confine"
 	"github.com/naeel/sless/operator/internal/build/fetch"
 )
 
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == "check" {
 		os.Exit(check.Run(os.Args[2], os.Args[3:], os.Stderr))
+	}
+	if len(os.Args) == 2 && os.Args[1] == "confine" {
+		os.Exit(confine.Run(os.Stderr))
 	}
 	if len(os.Args) > 1 && os.Args[1] == "fetch" {
 		os.Exit(fetch.Run(os.Args[2:], os.Stderr))

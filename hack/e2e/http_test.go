@@ -127,14 +127,14 @@ def handle(event):
     if event['path'] == '/slow':
         time.sleep(600)
     if event['path'] == '/raise':
-        raise ValueError('the secret is 42')
+        raise ValueError('the secret is Sesame')
     return 'fine'
 `, "timeoutSeconds: 2")+httpTrigger("f"))
 	waitFunction(t, namespace, "f", "True", v1alpha1.ReasonReady)
 	if got := mustCall(t, "GET", namespace, "f", "/slow", "", 504); !strings.Contains(got.body, "function_timeout") {
 		t.Errorf("got %s", got.body)
 	}
-	if got := mustCall(t, "GET", namespace, "f", "/raise", "", 500); strings.Contains(got.body, "42") {
+	if got := mustCall(t, "GET", namespace, "f", "/raise", "", 500); strings.Contains(got.body, "Sesame") {
 		t.Errorf("the caller is told %s", got.body)
 	}
 	eventually(t, "the function goes on", func() error { return answers(t, namespace, "f", 200, "fine") })

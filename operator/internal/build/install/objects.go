@@ -64,6 +64,7 @@ const (
 
 // The containers of the pod, in their order.
 const (
+	confineStep = "confine"
 	installStep = "install"
 	checkStep   = "check"
 	kanikoStep  = "kaniko"
@@ -107,9 +108,20 @@ func buildSteps(spec Spec, cfg config.Config) []corev1.Container {
 		containers = append(containers, buildFetch(spec, cfg))
 	}
 	if spec.Installer != "" {
-		containers = append(containers, buildInstall(spec, cfg), buildCheck(spec, cfg))
+		containers = append(containers, buildConfine(cfg), buildInstall(spec, cfg), buildCheck(spec, cfg))
 	}
 	return containers
+}
+
+// buildConfine waits until the network policies hold for the pod: before that nothing of the tenant's may run.
+func buildConfine(cfg config.Config) corev1.Container {
+	return corev1.Container{
+		Name:            confineStep,
+		Image:           cfg.Build.CheckImage,
+		Args:            []string{"confine"},
+		SecurityContext: unprivileged(),
+		Resources:       buildResources(cfg),
+	}
 }
 
 // buildInstall runs the tenant's choice of code: it gets the manifests, and no credential but the tenant's own.
