@@ -23,6 +23,8 @@ const (
 	gatewayService = "gateway"
 	// askFor is how long all gateways together may take to answer.
 	askFor = time.Second
+	// meetFor is how long a process that has just started waits for the first gateway that it reaches.
+	meetFor = 15 * time.Second
 	// lagEvery is how soon a gateway that answers, but is not there yet, is asked again; one that does not answer costs a pass askFor.
 	lagEvery, silentEvery = 200 * time.Millisecond, 2 * time.Second
 )
@@ -35,6 +37,8 @@ type GatewayPods struct {
 	HTTP *http.Client
 	// AdminPort is the port of the admin listener: 9090.
 	AdminPort string
+
+	meeting sync.Once
 }
 
 // Routing implements Gateways.
@@ -46,6 +50,7 @@ func (g *GatewayPods) Routing(ctx context.Context, function client.ObjectKey, re
 	if len(addresses) == 0 {
 		return Routing{Message: "no gateway is ready", Again: silentEvery}
 	}
+	g.meeting.Do(func() { g.meet(ctx, addresses) })
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
 	answers := make([]Routing, len(addresses))
@@ -61,6 +66,19 @@ func (g *GatewayPods) Routing(ctx context.Context, function client.ObjectKey, re
 		}
 	}
 	return worst
+}
+
+// meet waits until a gateway lets this process in. Network policies do so some moments after a pod has started, and no Function that serves
+// shall be called unready for that.
+func (g *GatewayPods) meet(ctx context.Context, addresses []string) {
+	for deadline := time.Now().Add(meetFor); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(lagEvery) {
+		for _, address := range addresses {
+			if connection, err := net.DialTimeout("tcp", net.JoinHostPort(address, g.AdminPort), askFor); err == nil {
+				connection.Close()
+				return
+			}
+		}
+	}
 }
 
 // addresses returns the ready gateways, sorted.

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,32 @@ func TestRoutesLag(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// A process that has just started may be let in a little later; it waits for that once.
+func TestGatewaysAreMetBeforeTheyAreAsked(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_, port, _ := net.SplitHostPort(address)
+	listener.Close()
+	asker := &GatewayPods{Client: endpoints(t, "127.0.0.2"), HTTP: &http.Client{}, AdminPort: port}
+	time.AfterFunc(3*lagEvery, func() {
+		late, err := net.Listen("tcp", address)
+		if err != nil {
+			return // the answer is missed
+		}
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"enabled":true,"revisions":{"new":1}}`)
+		})}
+		t.Cleanup(func() { server.Close() })
+		server.Serve(late) //nolint:errcheck // it ends with the test
+	})
+	if got := asker.Routing(t.Context(), client.ObjectKey{Namespace: "shop", Name: "hello"}, "new"); !got.Complete {
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -23,6 +23,8 @@ type rollout struct {
 	// problem is why it does not become complete by itself; overdue says that it is given up.
 	problem *fault.Error
 	overdue bool
+	// unplaced says that no node takes a pod of this version.
+	unplaced bool
 	// ready is how many pods of this version answer.
 	ready int32
 }
@@ -91,6 +93,7 @@ func (o *rollout) judgePods(pods []corev1.Pod, now time.Time) {
 			o.ready++
 			continue
 		}
+		o.unplaced = o.unplaced || unplaced(pod) != ""
 		problem, waiting := judgePod(pod, now)
 		if problem != nil && (o.problem == nil || o.problem.Reason == v1alpha1.ReasonProgressDeadlineExceeded) {
 			o.problem = problem
@@ -119,10 +122,8 @@ func isReady(pod *corev1.Pod) bool {
 
 // judgePod says why a pod that is not ready will not become so, or what it waits for.
 func judgePod(pod *corev1.Pod, now time.Time) (problem *fault.Error, waiting string) {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return nil, "no node takes pod " + pod.Name + ": " + condition.Message
-		}
+	if why := unplaced(pod); why != "" {
+		return nil, why
 	}
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
@@ -151,6 +152,16 @@ func judgePod(pod *corev1.Pod, now time.Time) (problem *fault.Error, waiting str
 		}
 	}
 	return nil, waiting
+}
+
+// unplaced says why no node takes a pod; "" is that one has.
+func unplaced(pod *corev1.Pod) string {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			return "no node takes pod " + pod.Name + ": " + condition.Message
+		}
+	}
+	return ""
 }
 
 // lastEnd returns how a container ended that is not ready and has ended before, whether it is down now or has been started again.

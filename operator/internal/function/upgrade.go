@@ -206,6 +206,8 @@ func (r *Reconciler) settleUpgrade(_ context.Context, s *scope) error {
 	case s.settled() && !s.podsWait:
 		s.function.Status.Image, s.function.Status.RuntimeVersion = place.Image, place.RuntimeVersion
 		r.leave(s)
+	case s.rollout.unplaced:
+		// The cluster is full, which says nothing about the image.
 	case s.rollout.overdue && s.rollout.problem.Reason != v1alpha1.ReasonImagePullFailed:
 		if place.RuntimeVersion != s.function.Status.RuntimeVersion {
 			s.hold(s.rollout.problem.Message)

@@ -377,6 +377,13 @@ func TestUpgradeIsPatient(t *testing.T) {
 	}
 	s.rollOutWith("hello", newPodsFail)
 	s.upgrade("hello", v1alpha1.Upgrading, "the node can't pull the image: manifest unknown")
+	pod.Status.ContainerStatuses = nil
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "Insufficient cpu"}}
+	if err := cluster.Client.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	s.rollOutWith("hello", newPodsFail)
+	s.upgrade("hello", v1alpha1.Upgrading, "no node takes pod hello-1: Insufficient cpu")
 
 	s.start(testConfig(t)) // the catalogue goes back in the middle
 	s.deploys("hello", "the old image", func(d *appsv1.Deployment) bool { return runs(d, "one") })
