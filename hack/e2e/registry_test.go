@@ -37,6 +37,8 @@ func TestGoingBackBuildsNothing(t *testing.T) {
 		images = append(images, waitFunction(t, namespace, "f", "True", v1alpha1.ReasonReady).Status.Image)
 	}
 	tags := tagsOf(t, namespace)
+	// A Job whose operator ended before it stays until the next operator has found it unwanted twice.
+	eventually(t, "the Job is gone", func() error { return noJobs(t, namespace) })
 	apply(t, namespace, needy("f", namespace+"v1"))
 	f := &v1alpha1.Function{}
 	eventually(t, "v1 serves again", func() error {
