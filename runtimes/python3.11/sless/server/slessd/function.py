@@ -142,8 +142,15 @@ class Function:
         task.add_done_callback(self._tasks.discard)
 
     async def _spawn(self) -> None:
-        self._loading = worker = await Worker.spawn(self._program, self)
-        asyncio.get_running_loop().call_later(_LOAD_SECONDS, self._give_up_loading, worker)
+        loop = asyncio.get_running_loop()
+        # Known before it starts: on a busy machine the handler may be loaded by the time that starting ends.
+        self._loading = worker = Worker(self, loop)
+        try:
+            await worker.start(self._program)
+        except OSError as err:
+            self.ended(worker, f"start the function's process: {err}")
+            return
+        loop.call_later(_LOAD_SECONDS, self._give_up_loading, worker)
 
     def _give_up_loading(self, worker: Worker) -> None:
         if worker is self._loading:

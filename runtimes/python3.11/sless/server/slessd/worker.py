@@ -131,7 +131,7 @@ class Call:
 
 
 class Worker(asyncio.Protocol):
-    """A worker process and its calls. Use `spawn` to get one."""
+    """A worker process, once it is started, and its calls."""
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -147,23 +147,20 @@ class Worker(asyncio.Protocol):
         self._leaving = False
         self.gone = loop.create_future()
 
-    @classmethod
-    async def spawn(cls, program: str, owner: Owner) -> "Worker":
-        """Starts a worker process from the directory `program`."""
-        worker = cls(owner, asyncio.get_running_loop())
+    async def start(self, program: str) -> None:
+        """Starts the process from the directory `program`. It may be loaded before this ends."""
         ours, theirs = socket.socketpair()
         with theirs:
             # -S: the site-packages of the image are the runtime's affair. -B: the code lies where nobody may write.
-            worker._process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 [sys.executable, "-B", "-S", "-X", "utf8", program, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
-                env={**os.environ, leftovers.MARK: worker._mark},
+                env={**os.environ, leftovers.MARK: self._mark},
             )
-        threading.Thread(target=worker._wait_for_process, daemon=True).start()
-        await worker.loop.create_connection(lambda: worker, sock=ours)
-        return worker
+        threading.Thread(target=self._wait_for_process, daemon=True).start()
+        await self.loop.create_connection(lambda: self, sock=ours)
 
     @property
     def busy(self) -> bool:
