@@ -25,8 +25,8 @@ type rollout struct {
 	overdue bool
 	// unplaced says that no node takes a pod of this version.
 	unplaced bool
-	// ready is how many pods of this version answer.
-	ready int32
+	// ready is how many pods of this version answer, wanted how many should.
+	ready, wanted int32
 }
 
 // again is how soon to look again; 0 is when the Deployment changes.
@@ -51,7 +51,7 @@ const (
 // judgeDeployment judges a roll-out by the Deployment alone.
 func judgeDeployment(deployment *appsv1.Deployment, wanted int32) rollout {
 	status := &deployment.Status
-	o := rollout{unobserved: status.ObservedGeneration < deployment.Generation}
+	o := rollout{wanted: wanted, unobserved: status.ObservedGeneration < deployment.Generation}
 	if o.unobserved {
 		o.message = "the cluster has not begun to start the pods"
 		return o
@@ -101,6 +101,9 @@ func (o *rollout) judgePods(pods []corev1.Pod, now time.Time) {
 		if waiting != "" {
 			detail = waiting
 		}
+	}
+	if o.ready >= o.wanted && o.problem != nil && o.problem.Reason == v1alpha1.ReasonProgressDeadlineExceeded {
+		o.problem, o.overdue = nil, false // what was late is the version that was taken back, whose pods have yet to go
 	}
 	if detail == "" {
 		return

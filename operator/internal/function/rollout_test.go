@@ -128,4 +128,11 @@ func TestJudgePodsOfSeveral(t *testing.T) {
 	if o.problem == nil || o.problem.Reason != v1alpha1.ReasonProgressDeadlineExceeded || !strings.Contains(o.problem.Message, "Insufficient memory") {
 		t.Errorf("got %+v", o.problem)
 	}
+	// A version that was late and is taken back leaves its mark on the Deployment until its pods have gone.
+	late.Status.Replicas, late.Status.AvailableReplicas = 2, 1
+	o = judgeDeployment(late, 1)
+	o.judgePods([]corev1.Pod{ready}, now)
+	if o.problem != nil || o.overdue || o.complete {
+		t.Errorf("taken back: got %+v", o)
+	}
 }
