@@ -39,7 +39,7 @@ bin/cluster: $(shell find hack/cluster -path hack/cluster/kube -prune -o -type f
 test: kubernetes ## test everything, unit to end-to-end; brings the cluster up
 	@hack/test.sh core
 
-test-all: kubernetes ## the same, and what takes long: fuzzing
+test-all: kubernetes ## the same, and what takes long: the other builder, OpenTofu, fuzzing
 	@hack/test.sh all
 
 bench: kubernetes ## measure what must stay fast; brings the cluster up

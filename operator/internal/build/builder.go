@@ -3,7 +3,6 @@ package build
 import (
 	"context"
 	"encoding/json"
-	"regexp"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/naeel/sless/operator/internal/build/fault"
 	"github.com/naeel/sless/operator/internal/build/install"
 	"github.com/naeel/sless/operator/internal/build/layout"
+	"github.com/naeel/sless/operator/internal/build/source"
 )
 
 // Builder builds images for functions. Its methods return at once; [Service] is the implementation.
@@ -117,12 +117,10 @@ func (s Source) Fixed() bool {
 	case s.S3 != nil:
 		return s.S3.VersionID != "" || s.S3.SHA256 != ""
 	case s.Git != nil:
-		return commitName.MatchString(s.Git.Ref)
+		return source.IsCommit(s.Git.Ref)
 	}
 	return s.Inline != nil || s.HTTP != nil || strings.Contains(s.Image, "@sha256:")
 }
-
-var commitName = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 // HTTPSource is a zip archive at an address.
 type HTTPSource struct {

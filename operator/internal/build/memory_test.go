@@ -21,9 +21,6 @@ import (
 
 // A build's memory is that of its buffers, whatever the size of the archive: 200 MB of it, from the address to the registry.
 func TestMemoryDoesNotGrowWithAnArchive(t *testing.T) {
-	if testing.Short() {
-		t.Skip("200 MB take a few seconds")
-	}
 	file, digest := bigZip(t, 2, 100<<20)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) }))
 	defer server.Close()

@@ -116,7 +116,7 @@ func (r *Reconciler) reconcileUpgrade(ctx context.Context, s *scope, request bui
 		s.takeState(request) // the tenant asked for what is there by now
 		return nil
 	}
-	s.takeUpgrade(&state)
+	s.takeUpgrade(request, &state)
 	if s.place().RuntimeVersion != s.catalogue { // it did not go well
 		r.Builder.Forget(request.Owner)
 	}
@@ -124,13 +124,13 @@ func (r *Reconciler) reconcileUpgrade(ctx context.Context, s *scope, request bui
 }
 
 // takeUpgrade says what the state of a build on the new runtime image means. One that meets trouble which passes goes on.
-func (s *scope) takeUpgrade(state *build.State) {
+func (s *scope) takeUpgrade(request build.Request, state *build.State) {
 	status := &s.function.Status
 	switch state.Phase {
 	case build.Failed:
 		s.hold(state.Error.Message)
 	case build.Done:
-		if state.Result.SourceDigest != status.SourceDigest && mayChange(s.function) {
+		if state.Result.SourceDigest != status.SourceDigest && !request.Source.Fixed() {
 			s.hold("the source has other code by now than the code that runs, which nobody asked for; change codeHash to have it built")
 			return
 		}
@@ -144,12 +144,6 @@ func (s *scope) takeUpgrade(state *build.State) {
 			s.upgradeStep = state.Error.Message + "; sless tries again"
 		}
 	}
-}
-
-// mayChange says that the source may have other bytes than those that were built, without a change of the spec.
-func mayChange(function *v1alpha1.Function) bool {
-	source := &function.Spec.Source
-	return (source.Git != nil && function.Status.SourceRevision == "") || (source.S3 != nil && source.S3.VersionID == "" && source.S3.SHA256 == "")
 }
 
 // hold ends the way to a new runtime image. The place is kept until the pods are back on the old one.

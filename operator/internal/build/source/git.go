@@ -66,7 +66,7 @@ func (g *Git) Fetch(ctx context.Context, repository Repository) (*Checkout, erro
 		return nil, fault.Terminal(v1alpha1.ReasonSourceNotFound, "%s has no branch or tag %q; push it, or correct source.git.ref", remote.name(), repository.Ref)
 	}
 	checkout, err := remote.fetch(ctx, advertised, []plumbing.Hash{wanted}, 1)
-	if _, refused := errors.AsType[*pktline.ErrorLine](err); refused && isCommit(repository.Ref) && len(advertised.heads) > 0 {
+	if _, refused := errors.AsType[*pktline.ErrorLine](err); refused && IsCommit(repository.Ref) && len(advertised.heads) > 0 {
 		// The server gives commits only that a reference names: look below those.
 		checkout, err = remote.fetch(ctx, advertised, advertised.heads, fallbackDepth)
 	}
@@ -210,8 +210,8 @@ var errProtocol = errors.New("the server's answer is not Git's protocol")
 
 var commitPattern = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// isCommit says whether a reference is a commit's own name.
-func isCommit(ref string) bool { return commitPattern.MatchString(ref) }
+// IsCommit says whether a reference is a commit's own name.
+func IsCommit(ref string) bool { return commitPattern.MatchString(ref) }
 
 // limited is a reader that ends with an error when there is more than was allowed.
 type limited struct {
@@ -234,7 +234,7 @@ func (r *remote) explain(ctx context.Context, err error) error {
 			r.name(), r.repository.Ref, r.limits.network, r.limits.unpacked, r.limits.objects)
 	}
 	if line, ok := errors.AsType[*pktline.ErrorLine](err); ok {
-		if isCommit(r.repository.Ref) {
+		if IsCommit(r.repository.Ref) {
 			return r.noCommit()
 		}
 		return fault.Transient(v1alpha1.ReasonSourceUnavailable, "read %s: the server says %.200q", r.name(), line.Text)

@@ -384,9 +384,6 @@ func TestReferencesAreNotKept(t *testing.T) {
 
 // Two files of 100 MB, one a difference to the other, are in memory never more than a few at a time.
 func TestMemoryDoesNotGrowWithARepository(t *testing.T) {
-	if testing.Short() {
-		t.Skip("200 MB take a few seconds")
-	}
 	const size = 100 << 20
 	contents := func() io.Reader { return io.LimitReader(noise{rand.NewPCG(1, 2)}, size) }
 	hashOf := func(more string) []byte {

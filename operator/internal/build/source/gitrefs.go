@@ -60,7 +60,7 @@ func readReferences(answer io.Reader, ref string) (*references, error) {
 			}
 		}
 		hash, name, found := bytes.Cut(line, []byte(" "))
-		if !found || !isCommit(string(hash)) {
+		if !found || !IsCommit(string(hash)) {
 			return nil, errProtocol
 		}
 		kept.keep(string(name), plumbing.NewHash(string(hash)), names)
@@ -87,7 +87,7 @@ func (r *references) can(capability string) bool { return slices.Contains(r.capa
 
 // resolve returns what a reference is at. A commit is itself, whatever there is.
 func (r *references) resolve(ref string) (plumbing.Hash, bool) {
-	if isCommit(ref) {
+	if IsCommit(ref) {
 		return plumbing.NewHash(ref), true
 	}
 	for _, name := range fullNames(ref) {

@@ -36,7 +36,7 @@ func (c *Checkout) enter(wanted plumbing.Hash, repository Repository) error {
 	if err != nil {
 		return err
 	}
-	if commit < 0 && isCommit(repository.Ref) {
+	if commit < 0 && IsCommit(repository.Ref) {
 		return fault.Terminal(v1alpha1.ReasonSourceNotFound, "the repository gives no commit %s: it is not there, or further than %d commits below the branches; push it, or name a branch or tag that it is at in source.git.ref", repository.Ref, fallbackDepth)
 	}
 	if commit < 0 {
@@ -165,7 +165,7 @@ func (o *objects) header(at int, field string) (plumbing.Hash, error) {
 		return plumbing.ZeroHash, err
 	}
 	name, found := bytes.CutPrefix(line[:len(line)-1], []byte(field))
-	if !found || line[len(line)-1] != '\n' || !isCommit(string(name)) {
+	if !found || line[len(line)-1] != '\n' || !IsCommit(string(name)) {
 		return plumbing.ZeroHash, errPack
 	}
 	return plumbing.NewHash(string(name)), nil
