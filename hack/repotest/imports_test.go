@@ -27,11 +27,12 @@ var rules = []rule{
 	{path: "api/v1alpha1", sless: []string{"api/"}, allows: kubernetesTypes},
 	{path: "api/names", sless: []string{"api/"}, allows: kubernetesTypes},
 	{path: "api/rest", sless: []string{"api/rest"}, allows: func(imported string) bool { return !strings.Contains(imported, "k8s.io/") }, deep: true},
-	{path: "operator", sless: []string{"api/", "operator"}},
-	{path: "gateway", sless: []string{"api/", "gateway"}},
-	{path: "apiserver", sless: []string{"api/", "apiserver"}},
+	{path: "operator", sless: []string{"api/", "ledger", "operator"}},
+	{path: "gateway", sless: []string{"api/", "ledger", "gateway"}},
+	{path: "apiserver", sless: []string{"api/", "ledger", "apiserver"}},
 	{path: "terraform-provider-sless", sless: []string{"api/rest", "terraform-provider-sless"}},
-	{path: "hack", sless: []string{"api/", "hack"}},
+	{path: "ledger", sless: []string{"ledger"}},
+	{path: "hack", sless: []string{"api/", "ledger", "hack"}},
 }
 
 // kubernetesTypes allows the standard library and the types of Kubernetes.

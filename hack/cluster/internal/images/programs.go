@@ -29,7 +29,7 @@ func (g GoProgram) Exists() bool {
 
 // Inputs is the hash of the sources.
 func (g GoProgram) Inputs(goVersion string) (string, error) {
-	return Inputs(g.Repo, []string{"api", g.Name, "go.work"}, goVersion, g.Name)
+	return Inputs(g.Repo, []string{"api", "ledger", g.Name, "go.work"}, goVersion, g.Name)
 }
 
 // Make builds the program and the image.
