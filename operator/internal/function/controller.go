@@ -42,7 +42,8 @@ type Reconciler struct {
 	Gateways Gateways
 	Recorder events.EventRecorder
 
-	pace pace
+	pace    pace
+	written reconcile.Written
 	// doubts are Functions whose image a node could not pull, although it was built: it may be lost.
 	doubts sync.Map
 }
@@ -89,9 +90,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	function := &v1alpha1.Function{}
 	if err := r.Client.Get(ctx, request.NamespacedName, function); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.written.Forget(request.NamespacedName)
 			return ctrl.Result{}, r.forgotten(ctx, request.NamespacedName)
 		}
 		return ctrl.Result{}, fmt.Errorf("get Function %s: %w", request, err)
+	}
+	if r.written.Behind(function) {
+		return ctrl.Result{RequeueAfter: catchUp}, nil
 	}
 	if !function.DeletionTimestamp.IsZero() {
 		return unlessConflict(ctrl.Result{}, r.finalize(ctx, function))
@@ -137,8 +142,8 @@ func (r *Reconciler) pass(ctx context.Context, s *scope) (ctrl.Result, error) {
 		phase(r.observeRollout),
 		phase(r.observeRouting),
 		phase(r.settleUpgrade),
-		phase(r.collectEnv),
 		phase(r.retainImages),
+		phase(r.collectEnv),
 	)
 	setStatus(s, r.Config)
 	if patchErr := reconcile.PatchStatus(ctx, r.Client, s.function, before); patchErr != nil {
@@ -147,6 +152,7 @@ func (r *Reconciler) pass(ctx context.Context, s *scope) (ctrl.Result, error) {
 		}
 		return ctrl.Result{}, fmt.Errorf("patch status of Function %s: %w", s.key(), patchErr)
 	}
+	r.written.Note(s.function)
 	r.record(s.function, before)
 	if err != nil {
 		return ctrl.Result{}, err
