@@ -36,9 +36,15 @@ func TestGoingBackBuildsNothing(t *testing.T) {
 		apply(t, namespace, needy("f", namespace+mark)+httpTrigger("f"))
 		images = append(images, waitFunction(t, namespace, "f", "True", v1alpha1.ReasonReady).Status.Image)
 	}
-	tags := tagsOf(t, namespace)
-	// A Job whose operator ended before it stays until the next operator has found it unwanted twice.
-	eventually(t, "the Job is gone", func() error { return noJobs(t, namespace) })
+	// A Job whose operator ended before it stays until the next operator has found it unwanted twice, and its own image a moment longer.
+	var tags []string
+	eventually(t, "the Job is gone", func() error {
+		tags = tagsOf(t, namespace)
+		if slices.ContainsFunc(tags, func(tag string) bool { return strings.HasPrefix(tag, "src-") }) {
+			return fmt.Errorf("there are %v", tags)
+		}
+		return noJobs(t, namespace)
+	})
 	apply(t, namespace, needy("f", namespace+"v1"))
 	f := &v1alpha1.Function{}
 	eventually(t, "v1 serves again", func() error {
