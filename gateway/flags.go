@@ -17,7 +17,7 @@ import (
 type options struct {
 	publicAddress, internalAddress, adminAddress string
 	kubeconfig                                   string
-	tlsCertFile, tlsKeyFile                      string
+	tlsAddress, tlsCertFile, tlsKeyFile          string
 	domain                                       string
 	trustedProxies                               prefixes
 	callers                                      string
@@ -36,11 +36,12 @@ const defaultCallers = "system:serviceaccount:sless-system:operator,system:servi
 func parse(args []string) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("gateway", flag.ContinueOnError)
-	f.StringVar(&o.publicAddress, "public-address", ":8080", "address of the public listener")
+	f.StringVar(&o.publicAddress, "public-address", ":8080", "address of the public listener without TLS; empty: none")
 	f.StringVar(&o.internalAddress, "internal-address", ":8082", "address of the listener for operator and apiserver")
 	f.StringVar(&o.adminAddress, "admin-address", ":9090", "address of the listener for health, metrics and profiles")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's own account")
-	f.StringVar(&o.tlsCertFile, "tls-cert-file", "", "PEM file with the public listener's certificate and its chain, read again when it changes; empty: no TLS")
+	f.StringVar(&o.tlsAddress, "tls-address", ":8443", "address of the public listener with TLS, which needs a certificate")
+	f.StringVar(&o.tlsCertFile, "tls-cert-file", "", "PEM file with its certificate and the chain, read again when it changes; empty: no listener with TLS")
 	f.StringVar(&o.tlsKeyFile, "tls-key-file", "", "PEM file with the certificate's key")
 	f.StringVar(&o.domain, "domain", "", "domain under which every function has a host of its own; empty: only paths")
 	f.Var(&o.trustedProxies, "trusted-proxies", "address ranges, separated by commas, of proxies whose X-Forwarded-* and X-Request-Id are believed")
@@ -79,6 +80,9 @@ func (o *options) check() error {
 	}
 	if (o.tlsCertFile == "") != (o.tlsKeyFile == "") {
 		return fmt.Errorf("-tls-cert-file and -tls-key-file go together")
+	}
+	if o.publicAddress == "" && o.tlsCertFile == "" {
+		return fmt.Errorf("-public-address is empty and there is no -tls-cert-file: nobody could call a function")
 	}
 	if o.maxBodyBytes <= 0 || o.maxHeaderBytes <= 0 || o.maxWaiting < 0 || o.maxWaitingTotal < 0 {
 		return fmt.Errorf("-max-body-bytes and -max-header-bytes must be greater than 0, -max-waiting and -max-waiting-total at least 0")

@@ -102,7 +102,7 @@ func start(t *testing.T, args ...string) *program {
 func startWith(t *testing.T, change func(*gateway), args ...string) *program {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
-	o, err := parse(append([]string{"-kubeconfig", kubeconfig, "-public-address", "127.0.0.1:0", "-internal-address", "127.0.0.1:0", "-admin-address", "127.0.0.1:0",
+	o, err := parse(append([]string{"-kubeconfig", kubeconfig, "-public-address", "127.0.0.1:0", "-tls-address", "127.0.0.1:0", "-internal-address", "127.0.0.1:0", "-admin-address", "127.0.0.1:0",
 		"-drain-delay", "100ms", "-wait-timeout", soon.String()}, args...))
 	if err != nil {
 		t.Fatal(err)

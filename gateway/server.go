@@ -109,21 +109,28 @@ func kubeConfig(path string) (*rest.Config, error) {
 
 // listen opens the listeners.
 func (g *gateway) listen() error {
-	for _, l := range []struct {
+	type planned struct {
 		name, address string
 		handler       http.Handler
-	}{
-		{"public", g.options.publicAddress, g.proxy.Public()},
+	}
+	listeners := []planned{
 		{"internal", g.options.internalAddress, g.proxy.Internal()},
 		{"admin", g.options.adminAddress, admin.Handler(g.table, &g.ready, g.metrics.Gatherer())},
-	} {
+	}
+	if g.options.publicAddress != "" {
+		listeners = append(listeners, planned{"public", g.options.publicAddress, g.proxy.Public()})
+	}
+	if g.certificate != nil {
+		listeners = append(listeners, planned{"tls", g.options.tlsAddress, g.proxy.Public()})
+	}
+	for _, l := range listeners {
 		opened, err := net.Listen("tcp", l.address)
 		if err != nil {
 			g.closeListeners()
 			return fmt.Errorf("%s listener: %w", l.name, err)
 		}
 		server := g.server(l.handler)
-		if l.name == "public" && g.certificate != nil {
+		if l.name == "tls" {
 			server.TLSConfig = g.certificate.config()
 		}
 		g.listeners = append(g.listeners, listener{Listener: opened, name: l.name, server: server})

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync/atomic"
@@ -14,7 +16,7 @@ import (
 // certificateEvery is how often the files of the certificate are read again. A Secret that is mounted changes by itself; no signal tells of it.
 const certificateEvery = 10 * time.Second
 
-// certificate is that of the public listener. It is what the files last had that went together.
+// certificate is that of the public listener with TLS. It is what the files last had that went together.
 type certificate struct {
 	certFile, keyFile string
 	every             time.Duration
@@ -23,10 +25,13 @@ type certificate struct {
 	current   atomic.Pointer[tls.Certificate]
 }
 
+// newCertificate reads the files. They may be absent: a Secret may come after the gateway, and until then handshakes fail.
 func newCertificate(certFile, keyFile string) (*certificate, error) {
 	c := &certificate{certFile: certFile, keyFile: keyFile, every: certificateEvery}
-	_, err := c.load()
-	return c, err
+	if _, err := c.load(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return c, nil
 }
 
 // load reads the files and says whether they have changed.
@@ -62,18 +67,25 @@ func (c *certificate) follow(ctx context.Context, logger *slog.Logger) {
 		case <-ticker.C:
 		}
 		switch changed, err := c.load(); {
+		case errors.Is(err, fs.ErrNotExist) && c.current.Load() == nil:
+			// There never was one, and that may be meant.
 		case err != nil:
-			logger.Error("the public listener's certificate stays as it is", "error", err)
+			logger.Error("the listener with TLS keeps the certificate that it has", "error", err)
 		case changed:
-			logger.Info("the public listener has a new certificate", "notAfter", c.current.Load().Leaf.NotAfter)
+			logger.Info("the listener with TLS has a new certificate", "notAfter", c.current.Load().Leaf.NotAfter)
 		}
 	}
 }
 
-// config returns the public listener's.
+// config returns what the listener needs.
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current.Load(), nil },
+		MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if current := c.current.Load(); current != nil {
+				return current, nil
+			}
+			return nil, fmt.Errorf("there is no certificate %s yet", c.certFile)
+		},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +75,8 @@ func echoFunction(t *testing.T, ns string) {
 func (p *program) exchange(transport *http.Transport, scheme, ns string) string {
 	p.Helper()
 	defer transport.CloseIdleConnections()
-	url := scheme + strings.TrimPrefix(p.url("public", "/fn/"+ns+"/f/a%2Fb//..?x=%2F"), "http")
+	listener := map[string]string{"http": "public", "https": "tls"}[scheme]
+	url := scheme + strings.TrimPrefix(p.url(listener, "/fn/"+ns+"/f/a%2Fb//..?x=%2F"), "http")
 	request, err := http.NewRequestWithContext(p.Context(), http.MethodPost, url, io.MultiReader(strings.NewReader("bo"), strings.NewReader("dy")))
 	if err != nil {
 		p.Fatal(err)
@@ -111,8 +113,11 @@ func TestTLS(t *testing.T) {
 	if got := p.exchange(transportOf(config, func(p *http.Protocols) { p.SetHTTP1(true) }), "https", ns); got != "HTTP/1.1 200"+want {
 		t.Errorf("HTTP/1.1: %s", got)
 	}
+	if got := p.exchange(transportOf(nil, func(p *http.Protocols) { p.SetHTTP1(true) }), "http", ns); !strings.HasPrefix(got, "HTTP/1.1 200: HTTP/1.1 http ") {
+		t.Errorf("without TLS: %s", got)
+	}
 	serial := func() int64 {
-		conn, err := tls.Dial("tcp", strings.TrimPrefix(p.url("public", ""), "http://"), config)
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(p.url("tls", ""), "http://"), config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,13 +157,57 @@ func TestUnencryptedHTTP2(t *testing.T) {
 }
 
 func TestTLSFlags(t *testing.T) {
-	for _, args := range [][]string{{"-tls-cert-file", "x"}, {"-tls-key-file", "x"}} {
+	for _, args := range [][]string{{"-tls-cert-file", "x"}, {"-tls-key-file", "x"}, {"-public-address", ""}} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("%v is taken", args)
 		}
 	}
-	if _, err := newCertificate("/none", "/none"); err == nil {
+	file := filepath.Join(t.TempDir(), "tls.crt")
+	if err := os.WriteFile(file, []byte("half a fi"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newCertificate(file, file); err == nil {
 		t.Error("a certificate out of nothing")
+	}
+}
+
+// A Secret that comes after the gateway needs no restart.
+func TestCertificateThatComesLater(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	p := startWith(t, func(g *gateway) { g.certificate.every = 10 * time.Millisecond }, "-tls-cert-file", cert, "-tls-key-file", key)
+	p.becomes("admin", "/readyz", 200, "")
+	handshake := func() error {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(p.url("tls", ""), "http://"), &tls.Config{InsecureSkipVerify: true})
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	}
+	if handshake() == nil {
+		t.Error("a handshake without a certificate")
+	}
+	writeCertificate(t, cert, key, 1)
+	for end := time.Now().Add(soon); handshake() != nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(handshake())
+		}
+	}
+}
+
+// Whoever wants TLS alone turns the other public listener off.
+func TestTLSAlone(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	writeCertificate(t, cert, key, 1)
+	p := start(t, "-public-address", "", "-tls-cert-file", cert, "-tls-key-file", key)
+	p.becomes("admin", "/readyz", 200, "")
+	var open []string
+	for _, l := range p.listeners {
+		open = append(open, l.name)
+	}
+	if !slices.Equal(open, []string{"internal", "admin", "tls"}) {
+		t.Errorf("the listeners are %v", open)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 
 func gatewayPort() string   { return variable("SLESS_GATEWAY_PORT", "8080") }
 func apiserverPort() string { return variable("SLESS_APISERVER_PORT", "8081") }
+func tlsPort() string       { return variable("SLESS_GATEWAY_TLS_PORT", "8443") }
+func ingressPort() string   { return variable("SLESS_INGRESS_PORT", "8444") }
 
 func variable(name, fallback string) string {
 	if value := os.Getenv(name); value != "" {
@@ -24,11 +26,19 @@ func variable(name, fallback string) string {
 	return fallback
 }
 
-func targets() []forward.Target {
-	return []forward.Target{
+// targets are the Services that local ports stand for. Another cluster than ours has no certificate and no Ingress controller of ours.
+func (a *app) targets() []forward.Target {
+	targets := []forward.Target{
 		{LocalPort: gatewayPort(), Namespace: plan.SystemNamespace, Service: "gateway", Port: 8080},
 		{LocalPort: apiserverPort(), Namespace: plan.SystemNamespace, Service: "apiserver", Port: 8080},
 	}
+	if a.external {
+		return targets
+	}
+	return append(targets,
+		forward.Target{LocalPort: tlsPort(), Namespace: plan.SystemNamespace, Service: "gateway", Port: 443},
+		forward.Target{LocalPort: ingressPort(), Namespace: plan.DevNamespace, Service: "ingress", Port: 443},
+	)
 }
 
 // forward starts the forwarder in the background and waits until it listens.
@@ -51,6 +61,7 @@ func (a *app) forward() error {
 		Env: []string{
 			"SLESS_REPO=" + a.place.Repo, "SLESS_KUBECONFIG=" + plan.ExternalKubeconfig(),
 			"SLESS_GATEWAY_PORT=" + gatewayPort(), "SLESS_APISERVER_PORT=" + apiserverPort(),
+			"SLESS_GATEWAY_TLS_PORT=" + tlsPort(), "SLESS_INGRESS_PORT=" + ingressPort(),
 		},
 	}
 	started, err := a.processes.Ensure(spec)
@@ -60,12 +71,12 @@ func (a *app) forward() error {
 	if a.external {
 		return nil // kubectl listens when the Service is there
 	}
-	return a.progress.Step("local ports "+gatewayPort()+" and "+apiserverPort(), spec.Log, a.awaitForwarder)
+	return a.progress.Step("local ports", spec.Log, a.awaitForwarder)
 }
 
 func (a *app) awaitForwarder() error {
 	deadline := time.Now().Add(30 * time.Second)
-	for _, target := range targets() {
+	for _, target := range a.targets() {
 		for {
 			conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", target.LocalPort))
 			alive := a.processes.Alive("forward")
@@ -76,7 +87,7 @@ func (a *app) awaitForwarder() error {
 				break
 			}
 			if !alive || time.Now().After(deadline) {
-				return fmt.Errorf("can't forward port %s; if another program has it, set SLESS_GATEWAY_PORT or SLESS_APISERVER_PORT", target.LocalPort)
+				return fmt.Errorf("can't forward port %s; if another program has it, set SLESS_GATEWAY_PORT, SLESS_APISERVER_PORT, SLESS_GATEWAY_TLS_PORT or SLESS_INGRESS_PORT", target.LocalPort)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -87,7 +98,7 @@ func (a *app) awaitForwarder() error {
 // forwardPorts is the forwarder itself.
 func forwardPorts(ctx context.Context, a *app) error {
 	if a.external {
-		return forward.PortForward(ctx, a.kubectl, targets())
+		return forward.PortForward(ctx, a.kubectl, a.targets())
 	}
-	return forward.Serve(ctx, a.plane.Get, targets())
+	return forward.Serve(ctx, a.plane.Get, a.targets())
 }

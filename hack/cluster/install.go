@@ -10,6 +10,7 @@ import (
 
 	"github.com/naeel/sless/hack/cluster/internal/addons"
 	"github.com/naeel/sless/hack/cluster/internal/install"
+	"github.com/naeel/sless/hack/cluster/internal/pki"
 	"github.com/naeel/sless/hack/cluster/internal/plan"
 )
 
@@ -59,6 +60,9 @@ func (a *app) installValues(ctx context.Context) (install.Values, error) {
 	if !a.external {
 		// Private addresses, which tenants may otherwise not name: the cluster's own stores, and what the tests serve on this machine.
 		values.AllowedHosts = []string{plan.RegistryName, plan.S3Name, plan.NodeIP}
+		if values.Public, err = a.public(); err != nil {
+			return install.Values{}, err
+		}
 	}
 	if values.Check == "" || values.Kaniko == "" {
 		return install.Values{}, errors.New("no images yet; build them with: cluster images")
@@ -75,6 +79,26 @@ func (a *app) installValues(ctx context.Context) (install.Values, error) {
 		}
 	}
 	return values, nil
+}
+
+// public is how functions are reached by HTTPS, with a certificate of this cluster's own authority.
+func (a *app) public() (*install.Public, error) {
+	authority, err := pki.Open(a.place.In("public"), "ca")
+	if err != nil {
+		return nil, err
+	}
+	subject := pki.Subject{Name: "sless", DNS: []string{"localhost", plan.PublicHost, "*." + plan.FunctionDomain}, IPs: []string{"127.0.0.1"}}
+	if err := authority.Issue("public", subject); err != nil {
+		return nil, err
+	}
+	public := &install.Public{Host: plan.PublicHost, Domain: plan.FunctionDomain, TrustedProxy: plan.NodeIP + "/32", ControllerNamespace: plan.DevNamespace}
+	certFile, keyFile := authority.Files("public")
+	for file, content := range map[string]*[]byte{authority.CertFile(): &public.CA, certFile: &public.Cert, keyFile: &public.Key} {
+		if *content, err = os.ReadFile(file); err != nil {
+			return nil, err
+		}
+	}
+	return public, nil
 }
 
 // repository is the template of tenants' repositories: beside sless's own images, below the same path.

@@ -17,7 +17,7 @@ import (
 const usage = `usage: cluster COMMAND
 
   up          everything: cluster, images, sless, sample functions
-  start       the cluster alone: Kubernetes, DNS, registry, object store
+  start       the cluster alone: Kubernetes, DNS, registry, object store, Ingress controller
   images      build and push the images of sless that changed
   install     install sless from config/dev with those images
   samples     apply the sample functions and call them
@@ -28,7 +28,7 @@ const usage = `usage: cluster COMMAND
   tofu        only build OpenTofu and link it into .dev/bin
 
 With SLESS_KUBECONFIG set, that cluster is used and none is made; images then go to SLESS_REGISTRY.
-SLESS_GATEWAY_PORT (8080) and SLESS_APISERVER_PORT (8081) are the local ports.
+SLESS_GATEWAY_PORT (8080), SLESS_APISERVER_PORT (8081), SLESS_GATEWAY_TLS_PORT (8443) and SLESS_INGRESS_PORT (8444) are the local ports.
 `
 
 var commands = map[string]func(context.Context, *app) error{

@@ -50,7 +50,7 @@ func (a *app) buildPrograms(ctx context.Context) error {
 		func() error { return a.builder.Kube(ctx) }, // the longest first
 		func() error { return a.builder.Link(ctx, binaries.KubeRouter) },
 	}
-	for _, program := range []binaries.Program{binaries.CoreDNS, binaries.Registry, binaries.Kaniko, binaries.S3, binaries.Pause} {
+	for _, program := range []binaries.Program{binaries.CoreDNS, binaries.Registry, binaries.Kaniko, binaries.S3, binaries.Skipper, binaries.Pause} {
 		builds = append(builds, func() error { _, err := a.builder.Build(ctx, program); return err })
 	}
 	return inParallel(2, builds)

@@ -28,6 +28,7 @@ type platform struct {
 		Host, Repository string
 		Insecure         bool
 	}
+	Domain      string
 	ObjectStore struct{ Endpoint, Region, Bucket string }
 	Runtimes    []struct{ Name, Image string }
 }
@@ -115,6 +116,20 @@ func objectStore(t *testing.T) (*minio.Client, string) {
 // tagsOf lists the tags of a tenant's repository; a repository that never was has none.
 func tagsOf(t *testing.T, namespace string) []string {
 	t.Helper()
+	p, repository := readPlatform(t), tenantRepository(t, namespace)
+	tags, err := remote.List(repository, remote.WithContext(t.Context()), remote.WithTransport(clusterTransport()), remote.WithAuth(registryLogin(t, "registry-pull", p.Registry.Host)))
+	if refused := (*transport.Error)(nil); errors.As(err, &refused) && refused.StatusCode == http.StatusNotFound {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tags
+}
+
+// tenantRepository is where a tenant's images are.
+func tenantRepository(t *testing.T, namespace string) name.Repository {
+	t.Helper()
 	p := readPlatform(t)
 	template := p.Registry.Repository
 	if template == "" {
@@ -124,14 +139,7 @@ func tagsOf(t *testing.T, namespace string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tags, err := remote.List(repository, remote.WithContext(t.Context()), remote.WithTransport(clusterTransport()), remote.WithAuth(registryLogin(t, "registry-pull", p.Registry.Host)))
-	if refused := (*transport.Error)(nil); errors.As(err, &refused) && refused.StatusCode == http.StatusNotFound {
-		return nil
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tags
+	return repository
 }
 
 // registryLogin is the account in one of the platform's Secrets.

@@ -16,10 +16,10 @@ import (
 
 // Config is the whole file.
 type Config struct {
-	// ExternalURL is where the gateway's public listener is reached, without a trailing slash: https://functions.example.org.
-	// Absent: Domain is used.
+	// ExternalURL is where the gateway's public listener is reached, without a trailing slash: https://functions.example.org. A function's URL
+	// is then a path below it. Absent: its host below the domain.
 	ExternalURL string `json:"externalURL,omitempty"`
-	// Domain is the domain under which every function gets a host and an Ingress, when ExternalURL is absent.
+	// Domain is the domain under which every function with an http Trigger gets a host and an Ingress. Absent: none does.
 	Domain string `json:"domain,omitempty"`
 	// Ingress is for those Ingresses.
 	Ingress Ingress `json:"ingress,omitempty"`
@@ -65,7 +65,7 @@ type Runtime struct {
 type Registry struct {
 	// Host is the registry's host, and port if it has one, as the operator and the nodes know it.
 	Host string `json:"host"`
-	// Repository is a template of a tenant's repository below Host. {namespace} is replaced. Default sless-{namespace}.
+	// Repository is a template of a tenant's repository below the host. {namespace} is replaced. Default sless-{namespace}.
 	Repository string `json:"repository,omitempty"`
 	// Insecure speaks plain HTTP. Default false.
 	Insecure bool `json:"insecure,omitempty"`

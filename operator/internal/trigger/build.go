@@ -20,24 +20,26 @@ const (
 type address struct {
 	// url is empty when the platform has no address.
 	url string
-	// host is the Function's own, for which an Ingress is needed; empty with path URLs.
+	// host is the Function's own, for which an Ingress is needed; empty when the platform has no domain.
 	host string
 }
 
-// addressOf returns the address of a Trigger's Function: a path below the external URL, or else a host below the domain.
+// addressOf returns the address of a Trigger's Function. With both an external URL and a domain it has two, and its URL is the path below the
+// external URL.
 func addressOf(platform *config.Config, trigger *v1alpha1.Trigger) address {
 	namespace, function := trigger.Namespace, trigger.Spec.FunctionRef.Name
-	switch {
-	case platform.ExternalURL != "":
-		return address{url: platform.ExternalURL + names.FunctionPath(namespace, function)}
-	case platform.Domain != "":
-		host := names.IngressHost(namespace, function, platform.Domain)
+	a := address{}
+	if platform.Domain != "" {
+		a.host = names.IngressHost(namespace, function, platform.Domain)
+		a.url = "http://" + a.host
 		if platform.Ingress.TLSSecretName != "" {
-			return address{url: "https://" + host, host: host}
+			a.url = "https://" + a.host
 		}
-		return address{url: "http://" + host, host: host}
 	}
-	return address{}
+	if platform.ExternalURL != "" {
+		a.url = platform.ExternalURL + names.FunctionPath(namespace, function)
+	}
+	return a
 }
 
 // ingressName returns the name of a Trigger's Ingress, which stands beside those of all namespaces.

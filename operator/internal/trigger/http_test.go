@@ -122,7 +122,7 @@ func TestTheOlderTriggerServes(t *testing.T) {
 	waitReady(t, one, "b", "False", v1alpha1.ReasonFunctionNotFound)
 }
 
-// Without an external URL a Function has a host, for as long as a Trigger serves it.
+// With a domain a Function has a host, for as long as a Trigger serves it.
 func TestIngressLivesAsLongAsItsTrigger(t *testing.T) {
 	short, long := newNamespace(t), newNamespaceOf(t, 63)
 	startManager(t, &Reconciler{Gateway: &recorder{}, Config: &config.Config{Domain: "example.org", Ingress: config.Ingress{ClassName: "edge", TLSSecretName: "wildcard"}}}, short, long)

@@ -131,7 +131,8 @@ func TestAddress(t *testing.T) {
 		url, host string
 	}{
 		{config.Config{}, "", ""},
-		{config.Config{ExternalURL: "https://functions.example.org", Domain: "example.org"}, "https://functions.example.org/fn/ns/f", ""},
+		{config.Config{ExternalURL: "https://functions.example.org"}, "https://functions.example.org/fn/ns/f", ""},
+		{config.Config{ExternalURL: "https://functions.example.org", Domain: "example.org"}, "https://functions.example.org/fn/ns/f", "f-ns-"},
 		{config.Config{Domain: "example.org"}, "http://f-ns-", "f-ns-"},
 		{config.Config{Domain: "example.org", Ingress: config.Ingress{TLSSecretName: "wild"}}, "https://f-ns-", "f-ns-"},
 	} {

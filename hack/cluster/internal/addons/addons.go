@@ -1,5 +1,5 @@
-// Package addons runs what the local cluster needs besides Kubernetes: DNS, an image registry that asks for a password, and an
-// S3 object store.
+// Package addons runs what the local cluster needs besides Kubernetes: DNS, an image registry that asks for a password, an S3 object
+// store, and an Ingress controller.
 package addons
 
 import (
@@ -111,6 +111,7 @@ func (a Addons) Apply(ctx context.Context) error {
 		"CoreDNS":  {binary: binaries.CoreDNS},
 		"Registry": {binary: binaries.Registry},
 		"S3":       {binary: binaries.S3},
+		"Ingress":  {binary: binaries.Skipper},
 	}
 	for _, part := range parts {
 		if err := a.load(ctx, part); err != nil {
@@ -138,12 +139,12 @@ func (a Addons) applyOnce(ctx context.Context, text string) error {
 	if done, err := os.ReadFile(stamp); err == nil && string(done) == hash {
 		return nil
 	}
-	err := a.Progress.Step("DNS, registry and object store serve", a.Place.Log("kubelet"), func() error {
+	err := a.Progress.Step("DNS, registry, object store and Ingress controller serve", a.Place.Log("kubelet"), func() error {
 		if err := a.Kubectl.Apply(ctx, text); err != nil {
 			return err
 		}
 		for _, workload := range []struct{ namespace, name string }{
-			{"kube-system", "deployment/coredns"}, {plan.DevNamespace, "deployment/registry"}, {plan.DevNamespace, "deployment/s3"},
+			{"kube-system", "deployment/coredns"}, {plan.DevNamespace, "deployment/registry"}, {plan.DevNamespace, "deployment/s3"}, {plan.DevNamespace, "deployment/ingress"},
 		} {
 			if err := a.Kubectl.Rollout(ctx, workload.namespace, workload.name, "3m"); err != nil {
 				return err
@@ -168,12 +169,15 @@ func (a Addons) render(parts map[string]*program, c Credentials) (string, error)
 	}
 	var out strings.Builder
 	err = parsed.Execute(&out, map[string]any{
-		"Images":      map[string]string{"CoreDNS": parts["CoreDNS"].image, "Registry": parts["Registry"].image, "S3": parts["S3"].image},
+		"Images":      map[string]string{"CoreDNS": parts["CoreDNS"].image, "Registry": parts["Registry"].image, "S3": parts["S3"].image, "Ingress": parts["Ingress"].image},
 		"Namespace":   plan.DevNamespace,
 		"Domain":      plan.ClusterDomain,
 		"DNSIP":       plan.DNSIP,
 		"RegistryIP":  plan.RegistryIP,
 		"S3IP":        plan.S3IP,
+		"NodeIP":      plan.NodeIP,
+		"IngressPort": plan.IngressPort,
+		"System":      plan.SystemNamespace,
 		"RegistryDir": a.Place.In("registry"),
 		"S3Dir":       a.Place.In("s3"),
 		"VersionsDir": a.Place.In("s3-versions"),

@@ -48,6 +48,7 @@ var (
 	Registry   = Program{Name: "registry", Module: "github.com/distribution/distribution/v3@v3.1.2", Package: "./cmd/registry", Expect: "1 to 2 min"}
 	S3         = Program{Name: "versitygw", Module: "github.com/versity/versitygw@v1.8.0", Package: "./cmd/versitygw", Expect: "1 min"}
 	Kaniko     = Program{Name: "kaniko", Module: "github.com/osscontainertools/kaniko@" + KanikoVersion, Package: "./cmd/executor", Expect: "2 min"}
+	Skipper    = Program{Name: "skipper", Module: "github.com/zalando/skipper@v0.23.0", Package: "./cmd/skipper", Expect: "2 min"}
 	Tofu       = Program{Name: "tofu", Module: "github.com/opentofu/opentofu@v1.12.6", Package: "./cmd/tofu", Expect: "3 min"}
 )
 

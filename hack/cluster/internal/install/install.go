@@ -24,6 +24,8 @@ var (
 	configTemplate string
 	//go:embed kustomization.yaml
 	kustomizationTemplate string
+	//go:embed public.yaml
+	publicTemplate string
 )
 
 // Image is one image of a program.
@@ -39,6 +41,17 @@ type Runtime struct{ Name, Language, Image string }
 // ObjectStore is the S3 bucket to use.
 type ObjectStore struct{ Endpoint, Bucket, AccessKey, SecretKey string }
 
+// Public is how functions are reached by HTTPS: at the gateway itself, and through an Ingress controller.
+type Public struct {
+	Host         string // of paths
+	Domain       string // of functions' own hosts
+	TrustedProxy string // the address range of the Ingress controller
+	// ControllerNamespace has the Ingress controller, whose account is called ingress.
+	ControllerNamespace string
+
+	CA, Cert, Key []byte // PEM
+}
+
 // Values are what the install is made of.
 type Values struct {
 	Images       []Image
@@ -46,6 +59,7 @@ type Values struct {
 	Kaniko       string // image by digest
 	Check        string // image by digest
 	ExternalURL  string
+	Public       *Public // nil: none
 	RegistryHost string
 	Repository   string // template of a tenant's repository
 	Insecure     bool
@@ -96,12 +110,12 @@ func (i Installer) files(values Values) (map[string][]byte, error) {
 	sum.Write(values.CA)
 	kustomization, err := execute(kustomizationTemplate, map[string]any{
 		"Base": base, "Images": values.Images, "ConfigHash": hex.EncodeToString(sum.Sum(nil)[:8]),
-		"System": plan.SystemNamespace, "Build": plan.BuildNamespace,
+		"System": plan.SystemNamespace, "Build": plan.BuildNamespace, "Public": values.Public,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{
+	files := map[string][]byte{
 		"kustomization.yaml": kustomization,
 		"config.yaml":        config,
 		"push.json":          values.PushConfig,
@@ -109,7 +123,12 @@ func (i Installer) files(values Values) (map[string][]byte, error) {
 		"ca.crt":             values.CA,
 		"accessKeyID":        []byte(values.ObjectStore.AccessKey),
 		"secretAccessKey":    []byte(values.ObjectStore.SecretKey),
-	}, nil
+	}
+	if public := values.Public; public != nil {
+		files["public-ca.crt"], files["tls.crt"], files["tls.key"] = public.CA, public.Cert, public.Key
+		files["public.yaml"], err = execute(publicTemplate, map[string]any{"Public": public, "System": plan.SystemNamespace})
+	}
+	return files, err
 }
 
 func execute(text string, values any) ([]byte, error) {

@@ -19,7 +19,9 @@ func testValues() Values {
 		ExternalURL: "http://127.0.0.1:8080", RegistryHost: "registry.test", Repository: "sless-{namespace}", Insecure: true,
 		ObjectStore:  ObjectStore{Endpoint: "http://s3.test", Bucket: "sless", AccessKey: "key", SecretKey: "secret"},
 		AllowedHosts: []string{"s3.test"},
-		PushConfig:   []byte("push"), PullConfig: []byte("pull"), CA: []byte("authority"),
+		Public: &Public{Host: "sless.test", Domain: "functions.test", TrustedProxy: "192.0.2.1/32", ControllerNamespace: "dev",
+			CA: []byte("public authority"), Cert: []byte("certificate"), Key: []byte("key")},
+		PushConfig: []byte("push"), PullConfig: []byte("pull"), CA: []byte("authority"),
 	}
 }
 

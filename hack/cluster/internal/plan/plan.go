@@ -26,6 +26,7 @@ const (
 	EtcdPeerPort = 2380
 	RegistryPort = 5000
 	S3Port       = 7070
+	IngressPort  = 9443 // on NodeIP
 )
 
 // Names.
@@ -43,6 +44,10 @@ const (
 	RegistryName = "registry.sless-dev.svc.cluster.local"
 	S3Name       = "s3.sless-dev.svc.cluster.local"
 	Bucket       = "sless"
+
+	// Names below localhost lead to this machine by themselves in browsers and curl.
+	FunctionDomain = "functions.localhost" // every function has a host below it
+	PublicHost     = "sless.localhost"     // functions by their paths
 )
 
 // RegistryHost is how pods, containerd and image names call the local registry.
