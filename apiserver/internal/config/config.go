@@ -29,9 +29,11 @@ type Config struct {
 
 // ObjectStore is the S3 bucket that holds tenants' archives.
 type ObjectStore struct {
+	// Endpoint is its URL: https://s3.example.org.
 	Endpoint string `json:"endpoint"`
 	// Region is the bucket's region. Default us-east-1.
 	Region string `json:"region,omitempty"`
+	// Bucket is the platform's bucket.
 	Bucket string `json:"bucket"`
 	// VirtualHost addresses the bucket as a host name instead of a path. Default false.
 	VirtualHost bool `json:"virtualHost,omitempty"`
@@ -45,7 +47,7 @@ type ObjectStore struct {
 type Registry struct {
 	// Host is the registry's host, and port if it has one.
 	Host string `json:"host,omitempty"`
-	// Repository is a template of a tenant's repository below Host. {namespace} is replaced. Default sless-{namespace}.
+	// Repository is a template of a tenant's repository below the host. {namespace} is replaced. Default sless-{namespace}.
 	Repository string `json:"repository,omitempty"`
 	// Insecure speaks plain HTTP. Default false.
 	Insecure bool `json:"insecure,omitempty"`
@@ -80,8 +82,10 @@ type APIServer struct {
 
 // TLS makes the public listener speak HTTPS. Both files are read anew when they change.
 type TLS struct {
+	// CertFile is a PEM file with the certificate and its chain. Absent: plain HTTP.
 	CertFile string `json:"certFile,omitempty"`
-	KeyFile  string `json:"keyFile,omitempty"`
+	// KeyFile is a PEM file with the certificate's key.
+	KeyFile string `json:"keyFile,omitempty"`
 }
 
 // Limits bound what one caller can take.
@@ -150,19 +154,24 @@ type OIDC struct {
 // Introspection is one endpoint of RFC 7662.
 type Introspection struct {
 	Claims `json:",inline"`
-	URL    string `json:"url"`
-	// ClientIDFile and ClientSecretFile are files with the credentials that sless shows.
-	ClientIDFile     string `json:"clientIDFile,omitempty"`
+	// URL is its address.
+	URL string `json:"url"`
+	// ClientIDFile is a file with the name that sless shows itself by.
+	ClientIDFile string `json:"clientIDFile,omitempty"`
+	// ClientSecretFile is a file with the password that goes with it.
 	ClientSecretFile string `json:"clientSecretFile,omitempty"`
 	// Audiences are those a token must be for, one of them. Absent: any, which is only right when the endpoint knows no other services' tokens.
 	Audiences []string `json:"audiences,omitempty"`
-	CAFile    string   `json:"caFile,omitempty"`
+	// CAFile is a PEM bundle to trust besides the system's.
+	CAFile string `json:"caFile,omitempty"`
 }
 
 // UserInfo is one endpoint that is shown the token as a bearer token and answers 200 with JSON claims, or 401 or 403.
 type UserInfo struct {
 	Claims `json:",inline"`
-	URL    string `json:"url"`
+	// URL is its address.
+	URL string `json:"url"`
+	// CAFile is a PEM bundle to trust besides the system's.
 	CAFile string `json:"caFile,omitempty"`
 }
 
