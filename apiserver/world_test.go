@@ -180,7 +180,7 @@ func (w *world) node(t *testing.T) string {
 }
 
 // pod makes a pod with one container whose log serve answers.
-func (w *world) pod(t *testing.T, namespace, name string, labels map[string]string, serve func(http.ResponseWriter, *http.Request)) {
+func (w *world) pod(t *testing.T, namespace, name string, labels map[string]string, serve func(http.ResponseWriter, *http.Request), env ...corev1.EnvVar) {
 	t.Helper()
 	node := w.node(t)
 	w.mu.Lock()
@@ -193,7 +193,7 @@ func (w *world) pod(t *testing.T, namespace, name string, labels map[string]stri
 	allowLogs(t, namespace)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
-		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "function", Image: "image"}}},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "function", Image: "image", Env: env}}},
 	}
 	if err := cluster.client.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)

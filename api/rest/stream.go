@@ -75,6 +75,8 @@ type LogOptions struct {
 	Since time.Duration
 	// Build is for the log of the last build instead of that of the replicas.
 	Build bool
+	// RequestID leaves out all lines but those of one request, or of a run of a job, whose uid it is. Tail counts these.
+	RequestID string
 }
 
 // Logs returns the lines of all replicas of a function, each after its pod's name; the caller closes it.
@@ -91,6 +93,9 @@ func (c *Client) Logs(ctx context.Context, namespace, name string, options LogOp
 	}
 	if options.Build {
 		call.query.Set("build", "true")
+	}
+	if options.RequestID != "" {
+		call.query.Set("request_id", options.RequestID)
 	}
 	response, err := c.do(ctx, call)
 	if err != nil {

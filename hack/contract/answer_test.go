@@ -86,7 +86,7 @@ func TestHandlerRaises(t *testing.T) {
 		}
 		eventually(t, "the log has the error, its place and the request's id", func() bool {
 			log := s.log(t)
-			return strings.Contains(log, "request_id=id-of-the-raise") && strings.Contains(log, "secret of the handler") && strings.Contains(log, "kit.")
+			return strings.Contains(log, "[id-of-the-raise] sless: the handler ") && strings.Contains(log, "secret of the handler") && strings.Contains(log, "kit.")
 		})
 	})
 }

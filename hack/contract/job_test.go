@@ -120,12 +120,12 @@ func TestJobIsStopped(t *testing.T) {
 
 func TestJobLogs(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, r *runtime) {
-		p := r.job(t, `{"do":"print","size":100000}`)
+		p := r.job(t, `{"do":"print","size":100000}`, "SLESS_REQUEST_ID=id-of-the-job")
 		if code := p.exit(t); code != 0 {
 			t.Fatalf("exit code %d", code)
 		}
 		log := p.log(t)
-		if strings.Count(log, strings.Repeat("x", 100000)) != 2 || !strings.Contains(log, "no newline at the end") {
+		if strings.Count(log, "[id-of-the-job] "+strings.Repeat("x", 100000)) != 2 || !strings.Contains(log, "[id-of-the-job] no newline at the end") {
 			t.Errorf("%d bytes of log are not all", len(log))
 		}
 	})

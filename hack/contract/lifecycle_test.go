@@ -131,7 +131,7 @@ func TestFailedLoadIsTold(t *testing.T) {
 func TestBadEnvironment(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, r *runtime) {
 		for _, variable := range []string{
-			"SLESS_TIMEOUT_SECONDS=0", "SLESS_TIMEOUT_SECONDS=0.5", "SLESS_TIMEOUT_SECONDS=abc", "SLESS_TIMEOUT_SECONDS=86401",
+			"SLESS_TIMEOUT_SECONDS=0", "SLESS_TIMEOUT_SECONDS=0.5", "SLESS_TIMEOUT_SECONDS=abc", "SLESS_TIMEOUT_SECONDS=86401", "SLESS_REQUEST_ID=a b",
 			"SLESS_CONCURRENCY=-1", "PORT=99999", "SLESS_MAX_BODY_BYTES=1e3",
 		} {
 			t.Run(variable, func(t *testing.T) {

@@ -218,10 +218,10 @@ func TestHandlerLogsReachTheOutput(t *testing.T) {
 			log := s.log(t)
 			return strings.Count(log, line) == 2 && strings.Contains(log, "no newline at the end")
 		})
-		s.send(t, request{do: "lines", args: url.Values{"count": {"50000"}}})
+		s.send(t, request{do: "lines", args: url.Values{"count": {"50000"}}, header: http.Header{"X-Request-Id": {"many"}}})
 		var want strings.Builder
 		for i := range 50000 {
-			fmt.Fprintln(&want, "line", i)
+			fmt.Fprintln(&want, "[many] line", i)
 		}
 		eventually(t, "many lines came whole and in order", func() bool { return strings.Contains(s.log(t), want.String()) })
 	})

@@ -41,12 +41,17 @@ type logsInput struct {
 	Tail   int64 `query:"tail" minimum:"1" maximum:"100000" doc:"Begin with so many of the last lines of each replica. Default 1000."`
 	Since  int64 `query:"since" minimum:"1" maximum:"31536000" doc:"Leave out what is older, in seconds."`
 	Build  bool  `query:"build" doc:"The log of the last build instead of that of the replicas."`
+
+	RequestID string `query:"request_id" pattern:"^[!#-\\[\\]-~]{1,128}$" doc:"Only the lines that were printed for this request, of all that the replicas still have; tail counts these. For a run of a job of this function, the job's uid. Not with build."`
 }
 
 func (h *Handlers) getLogs(ctx context.Context, in *logsInput) (*huma.StreamResponse, error) {
 	fn, err := h.function(ctx, in.Named)
 	if err != nil {
 		return nil, err
+	}
+	if in.Build && in.RequestID != "" {
+		return nil, problem.Invalid(rest.FieldError{Location: "query.request_id", Message: "a build has no request: leave out one of build and request_id"})
 	}
 	reading := &reading{handlers: h, options: in, seen: map[types.UID]bool{}, where: whereReplicas(fn)}
 	if in.Build {
@@ -109,7 +114,8 @@ func (r *reading) pods(ctx context.Context) ([]corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
-	return list.Items, nil
+	jobs, err := r.podsOfJob(ctx)
+	return append(list.Items, jobs...), err
 }
 
 // boundAfter is how long after it has made a namespace the operator has bound the right to read pods in it, which it does before it
@@ -172,9 +178,12 @@ func (r *reading) read(ctx context.Context, pods []corev1.Pod) {
 		r.seen[pod.UID] = true
 		r.readers.Go(func() {
 			for _, container := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
-				source := source{pod.Namespace, pod.Name, container.Name, pod.Name}
+				source := source{pod.Namespace, pod.Name, container.Name, pod.Name, linesOf(pod, r.options.RequestID)}
 				if len(pod.Spec.InitContainers) > 0 {
 					source.shown += "/" + container.Name
+				}
+				if r.options.RequestID != "" && hasStartedAgain(pod) {
+					r.readPrevious(ctx, source)
 				}
 				r.readContainer(ctx, source)
 			}
@@ -183,7 +192,10 @@ func (r *reading) read(ctx context.Context, pods []corev1.Pod) {
 }
 
 // source is one container's log.
-type source struct{ namespace, pod, container, shown string }
+type source struct {
+	namespace, pod, container, shown string
+	wanted                           filter
+}
 
 // readContainer writes the log of a container: what there is, or when it follows, until the container will not run again.
 func (r *reading) readContainer(ctx context.Context, from source) {
@@ -236,16 +248,24 @@ func (r *reading) readOnce(ctx context.Context, from source, since *metav1.Time)
 	if r.options.Since > 0 && since == nil {
 		options.SinceSeconds = new(r.options.Since)
 	}
-	stream, err := r.handlers.Kube.CoreV1().Pods(from.namespace).GetLogs(from.pod, options).Stream(ctx)
-	if err != nil {
-		return err
+	if from.wanted != nil {
+		return r.readRequest(ctx, from, options)
 	}
-	defer stream.Close()
-	lines, err := r.out.copy(from.shown, stream)
+	lines, err := r.stream(ctx, from, options, func(part []byte, _ bool) { r.out.write(from.shown, part) })
 	if lines >= defaultTail && r.options.Tail == 0 && !r.options.Follow {
 		r.out.note(fmt.Sprintf("%s: these are the last %d lines; tail=N shows more, if there are more", from.shown, defaultTail))
 	}
 	return err
+}
+
+// stream hands the parts of the lines of a log to write, and returns how many lines there were.
+func (r *reading) stream(ctx context.Context, from source, options *corev1.PodLogOptions, write func(part []byte, begins bool)) (int, error) {
+	stream, err := r.handlers.Kube.CoreV1().Pods(from.namespace).GetLogs(from.pod, options).Stream(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer stream.Close()
+	return r.out.copy(stream, write)
 }
 
 // lines writes whole lines of several sources.
@@ -258,25 +278,27 @@ type lines struct {
 // longLine is how long a line may be; a longer one comes in parts, each a line.
 const longLine = 256 << 10
 
-// copy writes each line of a log after its source's name, and returns how many there were.
-func (l *lines) copy(name string, log io.Reader) (written int, err error) {
+// copy hands each line of a log to write, a long one in parts of which the first begins it, and returns how many lines there were.
+func (l *lines) copy(log io.Reader, write func(part []byte, begins bool)) (lines int, err error) {
 	reader := bufio.NewReaderSize(log, longLine)
+	begins := true
 	for {
-		line, err := reader.ReadSlice('\n')
-		if len(line) > 0 {
-			l.write(name, line)
+		part, err := reader.ReadSlice('\n')
+		if len(part) > 0 {
+			write(part, begins)
 		}
-		if !errors.Is(err, bufio.ErrBufferFull) && len(line) > 0 {
-			written++
+		begins = !errors.Is(err, bufio.ErrBufferFull)
+		if begins && len(part) > 0 {
+			lines++
 		}
 		if reader.Buffered() == 0 {
 			l.flush()
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return written, nil
-		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return written, err
+			return lines, nil
+		case err != nil && begins:
+			return lines, err
 		}
 	}
 }

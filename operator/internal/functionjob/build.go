@@ -87,7 +87,10 @@ func buildJob(p parts) (*batchv1.Job, error) {
 			WithSecretName(p.eventSecret).
 			WithDefaultMode(0o440)))
 	pod.Containers[0].
-		WithEnv(corev1ac.EnvVar().WithName("SLESS_EVENT_FILE").WithValue(eventDirectory + "/" + eventFile)).
+		WithEnv(
+			corev1ac.EnvVar().WithName("SLESS_EVENT_FILE").WithValue(eventDirectory+"/"+eventFile),
+			corev1ac.EnvVar().WithName("SLESS_REQUEST_ID").WithValue(string(job.UID)), // what its lines in the log are found by
+		).
 		WithVolumeMounts(corev1ac.VolumeMount().WithName(eventVolume).WithMountPath(eventDirectory).WithReadOnly(true)).
 		// What the runtime writes is the result; the log's end is not, and would get into the status.
 		WithTerminationMessagePolicy(corev1.TerminationMessageReadFile)

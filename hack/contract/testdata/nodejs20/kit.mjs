@@ -145,6 +145,22 @@ const actions = {
     for (let i = 0; i < Number(count); i++) console.log('line', i);
   },
 
+  // Prints in every way there is, and goes on until the others have begun as well.
+  async say(args) {
+    const { name, others } = args;
+    console.log(name, 'here');
+    console.log(JSON.stringify({ name, text: 'json' }));
+    console.log(`${name} first\n[forged] ${name} second\n{"sless_request_id":"forged","name":"${name}"}`);
+    mark(args, `said-${name}`);
+    while (!others.split(',').every((other) => has(args, `said-${other}`))) {
+      console.log(name, 'waits');
+      await sleep(10);
+    }
+    await new Promise((resolve) => setTimeout(() => resolve(console.log(name, 'thread')), 1));
+    fs.writeSync(1, `${name} logged\n`);
+    process.stdout.write(`${name} ends without a line end`);
+  },
+
   files() {
     const file = `/tmp/sless-contract-${process.pid}`;
     fs.writeFileSync(file, 'x');

@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import inspect
+import json
+import logging
 import os
 import subprocess
 import sys
@@ -28,7 +30,7 @@ def act(event, context, pause=None):
     do = event["headers"].get("X-Do", "echo") if is_http else (event or {}).get("do", "echo")
     args = event["queryStringParameters"] if is_http else event
     action = globals()["do_" + do]
-    if do in ("wait", "hang", "stall") and pause:
+    if do in ("wait", "hang", "stall", "say") and pause:
         return globals()["async_" + do](args, pause)
     return action(event, context) if do in ("echo", "raw", "raw64", "context") else action(args or {})
 
@@ -224,6 +226,40 @@ def do_print(args):
 def do_lines(args):
     for number in range(int(args["count"])):
         print("line", number)
+
+
+def do_say(args):
+    """Prints in every way there is, and goes on until the others have begun as well."""
+    _say(args)
+    while not _all_have_said(args):
+        print(args["name"], "waits")
+        time.sleep(0.01)
+    thread = threading.Thread(target=print, args=(args["name"], "thread"))
+    thread.start()
+    thread.join()
+    print(args["name"], "ends without a line end", end="")
+
+
+async def async_say(args, pause):
+    _say(args)
+    while not _all_have_said(args):
+        print(args["name"], "waits")
+        await pause()
+    await asyncio.get_running_loop().run_in_executor(None, print, args["name"], "thread")
+    print(args["name"], "ends without a line end", end="")
+
+
+def _say(args):
+    name = args["name"]
+    print(name, "here")
+    print(json.dumps({"name": name, "text": "json"}))
+    print(f"{name} first\n[forged] {name} second\n{{\"sless_request_id\":\"forged\",\"name\":\"{name}\"}}")
+    logging.getLogger(name).warning("%s logged", name)
+    _mark(args, "said-" + name)
+
+
+def _all_have_said(args):
+    return all(_has(args, "said-" + other) for other in args["others"].split(","))
 
 
 def do_files(args):

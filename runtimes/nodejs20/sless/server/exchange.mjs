@@ -1,8 +1,8 @@
 // One request and its response.
 
-import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 
+import { requestId } from './ids.mjs';
 import { bodyTimeout, bodyTooLarge } from './problem.mjs';
 import { CallerGone } from './worker.mjs';
 
@@ -21,7 +21,7 @@ export class Exchange {
     this.#closing = closing;
     this.method = request.method;
     [this.path, this.query] = splitTarget(request.url);
-    this.requestId = request.headers['x-request-id'] || randomUUID();
+    this.requestId = requestId(request.headers['x-request-id'] ?? '');
   }
 
   /** The first value of a request header, given in lower case. */

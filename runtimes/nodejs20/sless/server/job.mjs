@@ -1,6 +1,5 @@
 // Job mode: one call of the handler, its result in the termination log.
 
-import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 
 import { ANSWER } from '../shared/wire.mjs';
@@ -41,7 +40,7 @@ async function result(fn, event, settings) {
   if (loadError) throw new Error(loadError);
   fn.reserve();
   const call = fn.newCall(fn.current);
-  const frame = await call.begin({ mode: 'value', requestId: randomUUID() }, event).catch((err) => {
+  const frame = await call.begin({ mode: 'value', requestId: settings.requestId }, event).catch((err) => {
     if (err instanceof TimedOut) throw new Error(`the handler was not done within its time-out of ${settings.timeoutSeconds} s`);
     throw err;
   });

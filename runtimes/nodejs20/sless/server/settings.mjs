@@ -1,5 +1,7 @@
 // What the environment says, checked.
 
+import { isId, requestId } from './ids.mjs';
+
 /** A variable has a value that cannot be; the message names both. */
 export class BadSetting extends Error {}
 
@@ -11,6 +13,7 @@ export function readSettings(env = process.env) {
     concurrency: whole(env, 'SLESS_CONCURRENCY', 0, 0, 1_000_000),
     revision: env.SLESS_REVISION ?? '',
     eventFile: env.SLESS_EVENT_FILE ?? '',
+    requestId: id(env, 'SLESS_REQUEST_ID'),
     root: env.SLESS_ROOT || '/function',
     terminationLog: terminationLog(env),
     maxBodyBytes: whole(env, 'SLESS_MAX_BODY_BYTES', 100 * 2 ** 20, 1, 4 * 2 ** 30),
@@ -32,4 +35,12 @@ function whole(env, name, fallback, low, high) {
     throw new BadSetting(`${name} is '${text}'; it must be a whole number from ${low} to ${high}`);
   }
   return value;
+}
+
+function id(env, name) {
+  const text = env[name] ?? '';
+  if (text !== '' && !isId(text)) {
+    throw new BadSetting(`${name} is '${text}'; it must be at most 128 visible ASCII characters without quotes and backslashes`);
+  }
+  return requestId(text);
 }

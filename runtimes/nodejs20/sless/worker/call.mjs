@@ -3,6 +3,7 @@
 import { ANSWER, CHUNK, END, ERROR } from '../shared/wire.mjs';
 import { BadAnswer, chunkBytes, chunkType, httpAnswer, isStream, iterate, valueJSON } from './answer.mjs';
 import { httpEvent } from './event.mjs';
+import { finish, Origin, within } from './output.mjs';
 
 /** What a handler is told about its call besides the event. */
 class Context {
@@ -44,6 +45,7 @@ export class Call {
   #request;
   #body;
   #context;
+  #origin;
   #isHTTP;
   #cancelled = false;
   #pulled; // resolves the wait of a stream for the next pull
@@ -56,16 +58,23 @@ export class Call {
     this.#body = body;
     this.#isHTTP = head.mode === 'http';
     this.#context = new Context(head.requestId, fn);
+    this.#origin = new Origin(head.requestId);
   }
 
   /** Calls the handler; the promise is done when the final frame is sent, and never rejects. */
-  async run() {
+  run() {
+    return within(this.#origin, () => this.#run());
+  }
+
+  async #run() {
     try {
       const result = await this.#handler(this.#event(), this.#context);
       if (this.#isHTTP) await this.#sendHTTP(httpAnswer(result));
       else this.#sendWhole({ status: 200, headers: [['Content-Type', 'application/json']], body: valueJSON(await collected(result)) });
     } catch (err) {
       this.#failed(err);
+    } finally {
+      finish(this.#origin);
     }
   }
 
@@ -79,7 +88,7 @@ export class Call {
   cancel(reason) {
     if (reason === 'timeout') return;
     this.#cancelled = true;
-    Context.abort(this.#context);
+    within(this.#origin, () => Context.abort(this.#context));
     this.#pulled?.();
   }
 
@@ -146,16 +155,15 @@ export class Call {
       this.#send(END);
       return;
     }
-    const where = `sless: request_id=${this.#request.requestId}:`;
     if (err instanceof BadEvent) {
       this.#send(ERROR, { code: 'bad_request', error: err.message });
     } else if (err instanceof BadAnswer) {
-      process.stderr.write(`${where} ${err.message}\n`);
+      process.stderr.write(`sless: ${err.message}\n`);
       this.#send(ERROR, { code: 'function_failed', type: "an answer that can't be sent", error: err.message });
     } else {
       const type = err instanceof Error ? err.name : typeof err;
       const error = err instanceof Error ? `${err.name}: ${err.message}` : String(err);
-      process.stderr.write(`${where} the handler threw ${trace(err)}\n`);
+      process.stderr.write(`sless: the handler threw ${trace(err)}\n`);
       this.#send(ERROR, { code: 'function_failed', type, error });
     }
   }

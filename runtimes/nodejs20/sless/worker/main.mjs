@@ -7,6 +7,7 @@ import path from 'node:path';
 import { CALL, CANCEL, Decoder, FAILED, isFinal, LOADED, NEXT, write } from '../shared/wire.mjs';
 import { Call } from './call.mjs';
 import { load, LoadError } from './load.mjs';
+import { install } from './output.mjs';
 
 const { env } = process;
 
@@ -19,6 +20,7 @@ function codeFolder(root) {
 }
 
 async function main() {
+  install();
   const socket = new net.Socket({ fd: 3, readable: true, writable: true });
   // The server is gone or wants this process to go; with calls still running nobody would hear their end.
   socket.on('close', () => process.exit(0));

@@ -4,13 +4,13 @@ import asyncio
 import sys
 import time
 import traceback
-import uuid
 from typing import Any
 
 from _sless import wire
 
 from . import problem
 from .function import Function
+from .ids import request_id
 from .problem import Problem
 from .settings import Settings
 from .worker import Call, CallerGone, Crashed, TimedOut, Worker
@@ -176,7 +176,7 @@ class _Exchange:
         self._closing = closing
         self.method: str = scope["method"]
         self.path: bytes = scope["raw_path"]
-        self.request_id = self.header(b"x-request-id").decode("latin-1") or uuid.uuid4().hex
+        self.request_id = request_id(self.header(b"x-request-id").decode("latin-1"))
 
     def header(self, name: bytes) -> bytes:
         """The first value of a request header, given in lower case."""

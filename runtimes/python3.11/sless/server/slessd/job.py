@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import uuid
 
 from _sless import wire
 
@@ -46,7 +45,7 @@ async def _result(settings: Settings, program: str) -> bytes:
             raise _Failed(error)
         function.reserve()
         call = function.new_call(await function.worker())
-        frame = await call.begin({"mode": "value", "requestId": uuid.uuid4().hex}, event)
+        frame = await call.begin({"mode": "value", "requestId": settings.request_id}, event)
         if frame.kind != wire.ANSWER:
             raise _Failed(frame.head["error"])
         return frame.body

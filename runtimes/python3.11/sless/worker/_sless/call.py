@@ -9,7 +9,7 @@ import traceback
 from concurrent.futures import Executor
 from typing import Any, Callable, Iterator
 
-from . import wire
+from . import output, wire
 from .answer import Answer, BadAnswer, chunk_bytes, chunk_type, http_answer, is_stream, value_json
 from .context import Context, Function, Interruptible, RequestCancelled
 from .event import http_event
@@ -38,6 +38,7 @@ class Call:
         self._pulled: asyncio.Event | None = None  # the same for a stream on the loop
         self._task: asyncio.Task | None = None
         self.context = Context(frame.head["requestId"], function)
+        self._origin = output.Origin(frame.head["requestId"])
 
     def start(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         """Begins; called on the loop."""
@@ -195,23 +196,25 @@ class Call:
             self._pool.submit(self._guard_sync, step)
         except RuntimeError as err:
             # No thread more is to be had. The step is queued all the same and waits for one that gets free.
-            _print_error(f"sless: request_id={self.context.request_id}: waiting for a thread: {err}\n")
+            self._print_error(f"waiting for a thread: {err}\n")
 
     def _guard_sync(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except BaseException as err:
-            self._failed(err)
-        finally:
-            _flush()
+        with output.of(self._origin):
+            try:
+                step()
+            except BaseException as err:
+                self._failed(err)
+            finally:
+                self._end_lines()
 
     async def _guard_async(self, step: Any) -> None:
-        try:
-            await step
-        except BaseException as err:
-            self._failed(err)
-        finally:
-            _flush()
+        with output.of(self._origin):
+            try:
+                await step
+            except BaseException as err:
+                self._failed(err)
+            finally:
+                self._end_lines()
 
     def _failed(self, err: BaseException) -> None:
         if isinstance(err, (RequestCancelled, asyncio.CancelledError)) and self.context.cancelled:
@@ -221,11 +224,11 @@ class Call:
         if isinstance(err, BadEvent):
             self._send(wire.ERROR, {"code": "bad_request", "error": str(err)})
         elif isinstance(err, BadAnswer):
-            _print_error(f"sless: request_id={self.context.request_id}: {err}\n")
+            self._print_error(f"{err}\n")
             self._send(wire.ERROR, {"code": "function_failed", "type": "an answer that can't be sent", "error": str(err)})
         else:
             text = f"{kind}: {err}" if str(err) else kind
-            _print_error(f"sless: request_id={self.context.request_id}: the handler raised {text}\n{_trace(err)}")
+            self._print_error(f"the handler raised {text}\n{_trace(err)}")
             self._send(wire.ERROR, {"code": "function_failed", "type": kind, "error": text})
 
     def _print_where(self) -> None:
@@ -233,8 +236,21 @@ class Call:
         frame = sys._current_frames().get(thread) if thread is not None else None
         if frame is not None:
             stack = "".join(traceback.format_list(_own_frames(traceback.extract_stack(frame))))
-            _print_error(f"sless: request_id={self.context.request_id}: past its time-out, the handler is at\n{stack}")
-        _flush()
+            self._print_error(f"past its time-out, the handler is at\n{stack}")
+        output.flush(self._origin)
+
+    def _print_error(self, text: str) -> None:
+        # In one piece, so that the lines of calls at the same time stay together.
+        with output.of(self._origin):
+            sys.stderr.write(f"sless: {text}")
+
+    def _end_lines(self) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()  # the handler may have put one of its own there
+            except (OSError, ValueError, AttributeError):
+                pass
+        output.finish(self._origin)
 
     def _send_value(self, value: Any) -> None:
         self._send(wire.ANSWER, {"status": 200, "headers": [("Content-Type", "application/json")]}, value_json(value))
@@ -276,16 +292,3 @@ def _trace(err: BaseException) -> str:
     while tb is not None and tb.tb_frame.f_code.co_filename.startswith(here):
         tb = tb.tb_next
     return "".join(traceback.format_exception(type(err), err, tb or err.__traceback__))
-
-
-def _print_error(text: str) -> None:
-    # In one piece, so that the lines of calls at the same time stay together.
-    sys.stderr.write(text)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):
-            pass
