@@ -5,6 +5,9 @@ const (
 	// Ready is on all three kinds: True when what the spec asks for is what serves (or, for a FunctionJob, when its run
 	// has ended well), Unknown while something is in progress, False when only a change can help.
 	Ready = "Ready"
+	// Stalled is on all three kinds while Ready is False, with the same reason and message, and absent otherwise: tools that follow
+	// kstatus, such as Flux, take an object for failed by this alone, and for in progress by any other Ready than True.
+	Stalled = "Stalled"
 	// Built is on a Function: the image of the source that the spec names exists.
 	Built = "Built"
 	// Available is on a Function: as many replicas as asked for answer.

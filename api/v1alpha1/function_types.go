@@ -33,6 +33,7 @@ type Function struct {
 	Spec FunctionSpec `json:"spec"`
 	// status is what was built and what runs; sless writes it.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status FunctionStatus `json:"status,omitempty"`
 }
 
@@ -330,10 +331,10 @@ type FunctionStatus struct {
 	// phase is a summary of the conditions: Pending, Building, Deploying, Ready or Failed.
 	// +optional
 	Phase FunctionPhase `json:"phase,omitempty"`
-	// observedGeneration is the generation of the spec that this status speaks of.
+	// observedGeneration is the generation of the spec that this status speaks of; -1 before sless has looked at the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions are Ready, Built and Available.
+	// conditions are Ready, Built and Available, and Stalled while Ready is False.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -26,6 +26,7 @@ type FunctionJob struct {
 	Spec FunctionJobSpec `json:"spec"`
 	// status is how the last run went; sless writes it.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status FunctionJobStatus `json:"status,omitempty"`
 }
 
@@ -97,10 +98,10 @@ type FunctionJobStatus struct {
 	// phase is a summary of the condition: Pending, Running, Succeeded, Failed or Skipped.
 	// +optional
 	Phase FunctionJobPhase `json:"phase,omitempty"`
-	// observedGeneration is the generation of the spec that this status speaks of.
+	// observedGeneration is the generation of the spec that this status speaks of; -1 before sless has looked at the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions is Ready: True when the run succeeded or nothing is to run, False when it failed.
+	// conditions is Ready: True when the run succeeded or nothing is to run, False when it failed; and Stalled while it is False.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -28,6 +28,7 @@ type Trigger struct {
 	Spec TriggerSpec `json:"spec"`
 	// status is what has fired; sless writes it.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status TriggerStatus `json:"status,omitempty"`
 }
 
@@ -239,10 +240,10 @@ type TriggerStatus struct {
 	// phase is a summary of the condition: Pending, Ready, Disabled or Failed.
 	// +optional
 	Phase TriggerPhase `json:"phase,omitempty"`
-	// observedGeneration is the generation of the spec that this status speaks of.
+	// observedGeneration is the generation of the spec that this status speaks of; -1 before sless has looked at the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions is Ready.
+	// conditions is Ready, and Stalled while that is False.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

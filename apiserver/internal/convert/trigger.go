@@ -101,9 +101,9 @@ func ApplyJob(wire *rest.Job, job *v1alpha1.FunctionJob) {
 	spec.TimeoutSeconds, spec.BackoffLimit, spec.TTLSecondsAfterFinished = value(wire.TimeoutSec), wire.BackoffLimit, wire.TTLSec
 }
 
-// common is the part that the statuses of all kinds have.
+// common is the part that the statuses of all kinds have. A status that nobody has written yet speaks of generation -1, which is left out.
 func common(phase string, observed int64, conditions []metav1.Condition) rest.Status {
-	status := rest.Status{Phase: phase, ObservedGeneration: observed}
+	status := rest.Status{Phase: phase, ObservedGeneration: max(observed, 0)}
 	for _, condition := range conditions {
 		var since *time.Time
 		if !condition.LastTransitionTime.IsZero() {

@@ -12,6 +12,7 @@ import (
 	"github.com/naeel/sless/operator/internal/build"
 	"github.com/naeel/sless/operator/internal/build/fault"
 	"github.com/naeel/sless/operator/internal/config"
+	"github.com/naeel/sless/operator/internal/kstatustest"
 )
 
 // serving is the scope of a pass that found everything in order.
@@ -111,6 +112,9 @@ func TestSetStatus(t *testing.T) {
 			}
 			if status.Phase != test.phase || status.URL != test.url || status.CodeHash != test.codeHash {
 				t.Errorf("got phase %s, url %q, codeHash %q; want %s, %q, %q", status.Phase, status.URL, status.CodeHash, test.phase, test.url, test.codeHash)
+			}
+			if got, want := kstatustest.Of(t, test.scope.function), map[metav1.ConditionStatus]string{"True": "Current", "Unknown": "InProgress", "False": "Failed"}[test.ready]; got != want {
+				t.Errorf("kstatus says %s, want %s", got, want)
 			}
 			for _, condition := range status.Conditions {
 				if condition.ObservedGeneration != 3 || condition.Message == "" {

@@ -26,6 +26,7 @@ import (
 	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/operator/internal/config"
 	"github.com/naeel/sless/operator/internal/env"
+	"github.com/naeel/sless/operator/internal/kstatustest"
 	"github.com/naeel/sless/operator/internal/testcluster"
 )
 
@@ -295,11 +296,15 @@ func waitPhase(t *testing.T, namespace, name string, phase v1alpha1.FunctionJobP
 			return err
 		}
 		status := job.Status
-		if status.ObservedGeneration != job.Generation || status.Phase != phase || len(status.Conditions) != 1 || status.Conditions[0].Reason != reason {
+		if status.ObservedGeneration != job.Generation || status.Phase != phase || len(status.Conditions) == 0 || status.Conditions[0].Reason != reason {
 			return fmt.Errorf("generation %d, status %+v", job.Generation, status)
 		}
 		return nil
 	})
+	want := map[metav1.ConditionStatus]string{"True": "Current", "Unknown": "InProgress", "False": "Failed"}[job.Status.Conditions[0].Status]
+	if got := kstatustest.Of(t, job); got != want {
+		t.Errorf("kstatus says %s of %+v, want %s", got, job.Status, want)
+	}
 	return job
 }
 

@@ -5,6 +5,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/naeel/sless/api/names"
+	"github.com/naeel/sless/api/v1alpha1"
 )
 
 // Recheck is how often a state that only somebody's change can mend is looked at again.
@@ -58,8 +60,14 @@ func Condition(kind string, status metav1.ConditionStatus, reason, message strin
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation}
 }
 
-// SetConditions replaces current by wanted, keeping the transition time of those whose status is unchanged.
+// SetConditions replaces current by wanted and, when one of these is Ready and False, Stalled. It keeps the transition time of those
+// whose status is unchanged.
 func SetConditions(current *[]metav1.Condition, wanted ...metav1.Condition) {
+	if ready := meta.FindStatusCondition(wanted, v1alpha1.Ready); ready != nil && ready.Status == metav1.ConditionFalse {
+		stalled := *ready
+		stalled.Type, stalled.Status = v1alpha1.Stalled, metav1.ConditionTrue
+		wanted = append(slices.Clip(wanted), stalled)
+	}
 	for _, condition := range wanted {
 		meta.SetStatusCondition(current, condition)
 	}

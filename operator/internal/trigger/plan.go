@@ -150,7 +150,7 @@ func activate(status *v1alpha1.TriggerStatus, trigger *v1alpha1.Trigger, now tim
 		return
 	}
 	since := metav1.NewTime(now.Truncate(time.Second))
-	if active == nil && trigger.Generation == 1 && status.ObservedGeneration == 0 {
+	if active == nil && trigger.Generation == 1 && status.ObservedGeneration <= 0 {
 		since = trigger.CreationTimestamp
 	}
 	status.ActiveSchedule = &v1alpha1.ActiveSchedule{Schedule: cron.Schedule, TimeZone: cron.TimeZone, Since: since}

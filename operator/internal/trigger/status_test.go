@@ -16,6 +16,7 @@ import (
 
 	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/operator/internal/config"
+	"github.com/naeel/sless/operator/internal/kstatustest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -83,6 +84,9 @@ func TestVerdict(t *testing.T) {
 			got := s.trigger.Status.Conditions[0]
 			if got.Status != test.status || got.Reason != test.reason || !strings.Contains(got.Message, test.message) || got.ObservedGeneration != 3 {
 				t.Errorf("Ready is %s %s %q of generation %d", got.Status, got.Reason, got.Message, got.ObservedGeneration)
+			}
+			if got, want := kstatustest.Of(t, s.trigger), map[metav1.ConditionStatus]string{"True": "Current", "Unknown": "InProgress", "False": "Failed"}[test.status]; got != want {
+				t.Errorf("kstatus says %s, want %s", got, want)
 			}
 			if s.trigger.Status.Phase != test.phase {
 				t.Errorf("phase %s, want %s", s.trigger.Status.Phase, test.phase)
