@@ -28,6 +28,7 @@ type options struct {
 	waitTimeout                                  time.Duration
 	drainDelay, drainTimeout                     time.Duration
 	accessLog                                    string
+	serverTiming                                 bool
 }
 
 const defaultCallers = "system:serviceaccount:sless-system:operator,system:serviceaccount:sless-system:apiserver"
@@ -57,6 +58,7 @@ func parse(args []string) (*options, error) {
 	f.DurationVar(&o.drainDelay, "drain-delay", 3*time.Second, "how long to go on serving after SIGTERM, until nobody sends requests here any more")
 	f.DurationVar(&o.drainTimeout, "drain-timeout", 80*time.Second, "how long requests may then take to end")
 	f.StringVar(&o.accessLog, "access-log", string(proxy.LogAll), "requests that get a log line: all, errors or off")
+	f.BoolVar(&o.serverTiming, "server-timing", false, "put a header Server-Timing on answers, which says where the time went")
 	f.SetOutput(io.Discard)
 	switch err := f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):

@@ -22,6 +22,7 @@ import (
 	"github.com/naeel/sless/gateway/internal/metrics"
 	"github.com/naeel/sless/gateway/internal/proxy"
 	"github.com/naeel/sless/gateway/internal/route"
+	"github.com/naeel/sless/gateway/internal/tracing"
 	"github.com/naeel/sless/gateway/internal/transport"
 	"github.com/naeel/sless/gateway/internal/watch"
 )
@@ -38,6 +39,7 @@ type gateway struct {
 	h2c       *http.Transport
 	room      *backend.Room
 	access    *access.Log
+	tracer    *tracing.Tracer
 	// certificate is the public listener's; nil without TLS.
 	certificate *certificate
 	table       *route.Table
@@ -79,6 +81,9 @@ func build(o *options, logger *slog.Logger, accessLog io.Writer) (*gateway, erro
 			return nil, err
 		}
 	}
+	if g.tracer, err = tracing.FromEnvironment(logger); err != nil {
+		return nil, err
+	}
 	g.h2c = proxy.NewH2C(g.transport.Other)
 	g.room = backend.NewRoom(o.maxWaitingTotal)
 	g.metrics = metrics.New(g.table.Len, g.room.Waiting)
@@ -87,6 +92,8 @@ func build(o *options, logger *slog.Logger, accessLog io.Writer) (*gateway, erro
 		Auth:           auth.New(clients, strings.Split(o.callers, ",")),
 		Access:         g.access,
 		LogRequests:    proxy.LogRequests(o.accessLog),
+		Tracer:         g.tracer,
+		ServerTiming:   o.serverTiming,
 		TrustedProxies: o.trustedProxies,
 		MaxBodyBytes:   o.maxBodyBytes, BodyTimeout: o.bodyTimeout, WaitTimeout: o.waitTimeout,
 	})
@@ -199,7 +206,17 @@ func (g *gateway) serve(ctx context.Context) error {
 	g.transport.CloseIdleConnections()
 	g.h2c.CloseIdleConnections()
 	g.access.Flush()
+	g.exportSpans()
 	return err
+}
+
+// exportFor is how long a gateway that ends may take to export the spans it has left.
+const exportFor = 3 * time.Second
+
+func (g *gateway) exportSpans() {
+	ctx, cancel := context.WithTimeout(context.Background(), exportFor)
+	defer cancel()
+	g.tracer.Shutdown(ctx)
 }
 
 // settleFor is how long a new gateway waits to hear from the pods before it takes requests: rules of the network may reach them later than it

@@ -15,6 +15,7 @@ import (
 	"github.com/naeel/sless/gateway/internal/metrics"
 	"github.com/naeel/sless/gateway/internal/problem"
 	"github.com/naeel/sless/gateway/internal/route"
+	"github.com/naeel/sless/gateway/internal/tracing"
 )
 
 // call is one request on its way. It is also the request's context, by which the steps of ReverseProxy find it.
@@ -36,6 +37,9 @@ type call struct {
 	// prefix is the public part of the path, empty when the host names the function; target is the raw path for the pod.
 	prefix, target string
 	invoke         bool
+
+	phases phases
+	spans  *tracing.Spans
 
 	body     *upload
 	watchdog watchdog
@@ -68,6 +72,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *call {
 	c.request = r.WithContext(c)
 	c.peer = g.identify(r)
 	c.id = requestID(r, c.peer.trusted)
+	c.spans = g.Tracer.Begin(r, c.began)
 	return c
 }
 
@@ -76,6 +81,7 @@ func (c *call) lead(to *route.Route, prefix, target string) {
 	c.route, c.spec, c.prefix, c.target = to, to.Spec(), prefix, target
 	c.meter = to.Meter
 	c.meter.Begin()
+	c.spans.Lead(to.Namespace, to.Name)
 }
 
 // run answers the call: with the refusal, or with what a pod says.
@@ -105,6 +111,7 @@ func (c *call) end() {
 	took := time.Since(c.began)
 	c.meter.End(c.recorder.status, c.recorder.bytes, took, c.refusal)
 	c.log(took)
+	c.spans.End(c.recorder.status, c.id, c.code())
 	c.gateway.active.Done()
 }
 
@@ -193,14 +200,18 @@ func (c *call) log(took time.Duration) {
 	if g.LogRequests == LogNone || g.LogRequests == LogErrors && c.recorder.status < 500 && c.refusal == "" {
 		return
 	}
-	code := c.refusal
-	if code == "" {
-		code = c.said
-	}
 	g.Access.Write(&access.Line{
 		Time: c.began.Add(took), ID: c.id, Method: shorten(c.inbound.Method, 32), Path: shorten(route.RawPath(c.inbound.RequestURI), 1024),
-		Status: c.recorder.status, Bytes: c.recorder.bytes, Took: took, Client: c.peer.client, Code: code,
+		Status: c.recorder.status, Bytes: c.recorder.bytes, Took: took, Client: c.peer.client, Code: c.code(),
 	})
+}
+
+// code is that of an answer which the gateway or the runtime made, or of what broke it off; empty for one of the handler.
+func (c *call) code() string {
+	if c.refusal != "" {
+		return c.refusal
+	}
+	return c.said
 }
 
 func shorten(text string, max int) string {

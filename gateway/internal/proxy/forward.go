@@ -42,6 +42,7 @@ func (g *Gateway) RoundTrip(out *http.Request) (*http.Response, error) {
 		response, err := c.send(out, e)
 		switch {
 		case err == nil && !isOverload(response):
+			c.phases.upstream = time.Since(c.phases.sent)
 			c.watchdog.set(streaming, c.spec.Timeout+grace)
 			response.Body = c.live(response)
 			return response, nil
@@ -73,6 +74,8 @@ func (c *call) send(out *http.Request, e *backend.Endpoint) (*http.Response, err
 	out.URL.Host = e.Address
 	out.Body, out.GetBody = c.body.next(), c.body.again()
 	c.watchdog.set(answering, c.spec.Timeout+grace)
+	c.phases.sent = time.Now()
+	c.spans.Attempt(out.Header, e.Address)
 	transport := c.gateway.Transport
 	if e.H2C() && out.Header["Upgrade"] == nil { // HTTP/2 has no such thing
 		transport = c.gateway.H2C
@@ -108,8 +111,8 @@ func (t *tour) next() (*backend.Endpoint, error) {
 	if err := c.body.keep(keepBytes); err != nil {
 		return nil, err
 	}
-	began := time.Now()
-	defer func() { c.meter.Waited(time.Since(began)) }()
+	began, starting := time.Now(), errors.Is(err, backend.ErrNone)
+	defer func() { c.waited(began, starting) }()
 	if t.full {
 		if err := t.rest(); err != nil {
 			return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/naeel/sless/gateway/internal/auth"
 	"github.com/naeel/sless/gateway/internal/metrics"
 	"github.com/naeel/sless/gateway/internal/route"
+	"github.com/naeel/sless/gateway/internal/tracing"
 )
 
 // Options are what a Gateway is made of.
@@ -28,6 +29,10 @@ type Options struct {
 	// Access gets a line for every request that LogRequests asks for.
 	Access      *access.Log
 	LogRequests LogRequests
+	// Tracer makes spans; nil makes none.
+	Tracer *tracing.Tracer
+	// ServerTiming puts the header of that name, with the phases of the call, on answers.
+	ServerTiming bool
 	// TrustedProxies are the peers whose X-Forwarded-* and X-Request-Id are believed.
 	TrustedProxies []netip.Prefix
 	// MaxBodyBytes is the largest request body.

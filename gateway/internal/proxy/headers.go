@@ -130,7 +130,10 @@ func cleanResponse(response *http.Response) error {
 		}
 	}
 	if response.StatusCode == http.StatusSwitchingProtocols {
-		response.Header.Set("X-Request-Id", c.id) // the recorder puts it on every other answer
+		response.Header.Set("X-Request-Id", c.id) // the recorder puts these on every other answer
+		if c.gateway.ServerTiming {
+			response.Header.Add("Server-Timing", c.serverTiming())
+		}
 	}
 	return nil
 }

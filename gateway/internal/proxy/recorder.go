@@ -31,6 +31,9 @@ func (r *recorder) WriteHeader(status int) {
 		if r.last || r.call.gateway.draining.Load() {
 			h.Set("Connection", "close")
 		}
+		if r.call.gateway.ServerTiming {
+			h.Add("Server-Timing", r.call.serverTiming())
+		}
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
