@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/naeel/sless/hack/internal/measure"
 )
 
 // report is what a run has measured.
@@ -28,23 +29,14 @@ type report struct {
 }
 
 func newReport(rounds int) *report {
-	return &report{rounds: rounds, began: time.Now(), loadBefore: load(), times: map[string][]time.Duration{}}
+	return &report{rounds: rounds, began: time.Now(), loadBefore: measure.Load(), times: map[string][]time.Duration{}}
 }
 
-func (r *report) end() { r.loadAfter = load() }
+func (r *report) end() { r.loadAfter = measure.Load() }
 
 func (r *report) add(what string, took time.Duration) {
 	fmt.Printf("  %-46s %6.2f s\n", what, took.Seconds())
 	r.times[what] = append(r.times[what], took)
-}
-
-// load is the machine's load average, as Linux gives it.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.Join(strings.Fields(string(text))[:2], ", ")
 }
 
 // row is one line of the table: something measured, and what it is compared with.
@@ -117,7 +109,7 @@ func (r *report) table() string {
 			sources, sourceSize/mebibyte, r.memoryTook.Seconds(), r.memoryBefore/mebibyte, r.memoryPeak/mebibyte)
 	}
 	fmt.Fprintf(&out, "\nMeasured on %s with %s; load average %s when it began and %s when it ended.\n",
-		r.began.Format("2 January 2006"), machine(), r.loadBefore, r.loadAfter)
+		r.began.Format("2 January 2006"), measure.Machine(), r.loadBefore, r.loadAfter)
 	if r.waited > 0 {
 		fmt.Fprintf(&out, "The cluster was too full: %d pods, of this run or of builds beside it, waited for room on a node. Measure again.\n", r.waited)
 	}
@@ -138,26 +130,13 @@ func (r *report) text() string {
 	return out.String()
 }
 
-// machine says what kind of machine this is.
-func machine() string {
-	model := runtime.GOARCH
-	text, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(text)) {
-		if name, found := strings.CutPrefix(line, "model name"); found {
-			model = strings.TrimSpace(strings.TrimLeft(name, "\t :"))
-			break
-		}
-	}
-	return fmt.Sprintf("%d cores (%s)", runtime.NumCPU(), model)
-}
-
 // write leaves the report in a folder.
 func (r *report) write(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(map[string]any{
-		"began": r.began, "rounds": r.rounds, "machine": machine(), "loadBefore": r.loadBefore, "loadAfter": r.loadAfter, "times": r.rows(), "ratios": r.ratios(),
+		"began": r.began, "rounds": r.rounds, "machine": measure.Machine(), "loadBefore": r.loadBefore, "loadAfter": r.loadAfter, "times": r.rows(), "ratios": r.ratios(),
 		"firstJobs": r.firstJobs, "changeJobs": r.changeJobs,
 		"operatorMemory": map[string]any{"sources": sources, "sourceBytes": sourceSize, "beforeBytes": r.memoryBefore, "peakBytes": r.memoryPeak, "seconds": r.memoryTook.Seconds()},
 	}, "", "  ")
@@ -172,24 +151,9 @@ func (r *report) write(folder string) error {
 	return nil
 }
 
-// The marks between which a page has the table.
-const (
-	tableBegins = "<!-- what hack/bench/builds measured -->\n"
-	tableEnds   = "<!-- end -->\n"
-)
-
 // writePage puts the table into a page and the chart beside it.
 func (r *report) writePage(page string) error {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	before, rest, begins := strings.Cut(string(text), tableBegins)
-	_, after, ends := strings.Cut(rest, tableEnds)
-	if !begins || !ends {
-		return fmt.Errorf("%s has no place for the table: a line %q and a line %q after it", page, strings.TrimSpace(tableBegins), strings.TrimSpace(tableEnds))
-	}
-	if err := os.WriteFile(page, []byte(before+tableBegins+r.table()+tableEnds+after), 0o644); err != nil {
+	if err := measure.PutIntoPage(page, "hack/bench/builds", r.table()); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(filepath.Dir(page), "builds.svg"), []byte(chart(r.rows())), 0o644)

@@ -7,16 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-func TestMedian(t *testing.T) {
-	same := func(v float64) float64 { return v }
-	for want, of := range map[float64][]float64{0: nil, 3: {3}, 2: {9, 1, 2}, 2.5: {1, 9, 2, 3}} {
-		if got := median(of, same); got != want {
-			t.Errorf("median of %v is %v", of, got)
-		}
-	}
-}
+	"github.com/naeel/sless/hack/internal/measure"
+)
 
 func TestQuantile(t *testing.T) {
 	r := &result{}
@@ -58,31 +51,9 @@ func TestReadAnswer(t *testing.T) {
 	}
 }
 
-func TestProcessorTime(t *testing.T) {
-	p, err := start("busy", "sh", "-c", "(while :; do :; done) & wait")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.stop()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		used, err := p.cpu()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if used > 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("a child's time does not count")
-		}
-	}
-	if memory, err := p.memory(); err != nil || memory <= 0 {
-		t.Errorf("%d bytes, %v", memory, err)
-	}
-}
-
 // TestPage holds that the tables take the place of those before them, and the rest of the page stays.
 func TestPage(t *testing.T) {
+	begins, ends := measure.Mark(benchmark), "<!-- end -->\n"
 	page := filepath.Join(t.TempDir(), "page.md")
 	if err := os.WriteFile(page, []byte("before\n"+begins+"old\n"+ends+"after\n"), 0o644); err != nil {
 		t.Fatal(err)

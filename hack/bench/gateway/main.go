@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/naeel/sless/hack/internal/measure"
 )
 
 type options struct {
@@ -80,12 +82,12 @@ func run(ctx context.Context, o *options) (err error) {
 		return err
 	}
 	defer removeNetwork()
-	upstream, err := start("upstream", "ip", "netns", "exec", netns, filepath.Join(dir, "upstream"), "-address", podAddress+":"+upstreamPort)
+	upstream, err := measure.Start("upstream", "ip", "netns", "exec", netns, filepath.Join(dir, "upstream"), "-address", podAddress+":"+upstreamPort)
 	if err != nil {
 		return err
 	}
-	defer upstream.stop()
-	if err := upstream.reachable(ctx, podAddress+":"+upstreamPort); err != nil {
+	defer upstream.Stop()
+	if err := upstream.Reachable(ctx, podAddress+":"+upstreamPort); err != nil {
 		return err
 	}
 	cluster, err := startCluster(ctx, dir)
@@ -102,8 +104,8 @@ func run(ctx context.Context, o *options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer gateway.stop()
-	address, err := freeAddress()
+	defer gateway.Stop()
+	address, err := measure.FreeAddress()
 	if err != nil {
 		return err
 	}
@@ -111,10 +113,10 @@ func run(ctx context.Context, o *options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer bare.stop()
+	defer bare.Stop()
 	proxies, err := startPeers(ctx, dir)
 	for _, p := range proxies {
-		defer p.stop()
+		defer p.Stop()
 	}
 	if err != nil {
 		return err

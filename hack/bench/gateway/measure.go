@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
+
+	"github.com/naeel/sless/hack/internal/measure"
 )
 
 // turn is what one proxy did in one round.
@@ -49,7 +50,7 @@ func (r *report) measureSockets(ctx context.Context, c *cluster, dir string) err
 	if err != nil {
 		return err
 	}
-	defer g.stop()
+	defer g.Stop()
 	if err := g.knows(ctx, 1); err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (r *report) measure(ctx context.Context, g *gateway, proxies []*proxy, rout
 		for i := range proxies {
 			p := proxies[(i+round)%len(proxies)] // nobody always comes after the same one
 			if err := r.turn(ctx, p, requests); err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
+				return fmt.Errorf("%s: %w", p.Name, err)
 			}
 		}
 		fmt.Fprintf(os.Stderr, "%d routes: round %d of %d\n", routes, round+1, r.options.rounds)
@@ -98,7 +99,7 @@ func (r *report) measure(ctx context.Context, g *gateway, proxies []*proxy, rout
 	for range r.options.rounds {
 		for _, p := range proxies {
 			if err := r.half(ctx, p, requests); err != nil {
-				return fmt.Errorf("%s at half load: %w", p.name, err)
+				return fmt.Errorf("%s at half load: %w", p.Name, err)
 			}
 		}
 	}
@@ -110,7 +111,7 @@ func (r *report) turn(ctx context.Context, p *proxy, requests [][]byte) error {
 	if warm := load.run(ctx, r.options.duration/4); warm.err != nil {
 		return warm.err
 	}
-	before, err := p.cpu()
+	before, err := p.CPU()
 	if err != nil {
 		return err
 	}
@@ -118,18 +119,18 @@ func (r *report) turn(ctx context.Context, p *proxy, requests [][]byte) error {
 	if done.err != nil {
 		return done.err
 	}
-	after, err := p.cpu()
+	after, err := p.CPU()
 	if err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if r.turns[p.name] == nil {
-		r.turns[p.name] = map[int][]turn{}
-		r.names = append(r.names, p.name)
+	if r.turns[p.Name] == nil {
+		r.turns[p.Name] = map[int][]turn{}
+		r.names = append(r.names, p.Name)
 	}
-	r.turns[p.name][len(requests)] = append(r.turns[p.name][len(requests)], turn{
+	r.turns[p.Name][len(requests)] = append(r.turns[p.Name][len(requests)], turn{
 		cpu:       float64((after - before).Microseconds()) / float64(done.requests()),
 		perSecond: done.perSecond(), p50: done.quantile(.5), p99: done.quantile(.99),
 	})
@@ -138,7 +139,7 @@ func (r *report) turn(ctx context.Context, p *proxy, requests [][]byte) error {
 
 // half sends half of what the proxy can carry, through it and past it, one right after the other.
 func (r *report) half(ctx context.Context, p *proxy, requests [][]byte) error {
-	rate := median(r.turns[p.name][len(requests)], func(t turn) float64 { return t.perSecond }) / 2
+	rate := measure.Median(r.turns[p.Name][len(requests)], func(t turn) float64 { return t.perSecond }) / 2
 	through := load{address: p.address, requests: requests, connections: r.options.connections, rate: rate}
 	direct := through
 	direct.address = podAddress + ":" + upstreamPort
@@ -151,23 +152,6 @@ func (r *report) half(ctx context.Context, p *proxy, requests [][]byte) error {
 	milliseconds := func(q float64) float64 {
 		return float64(results[0].quantile(q)-results[1].quantile(q)) / float64(time.Millisecond)
 	}
-	r.added[p.name] = append(r.added[p.name], added{rate, milliseconds(.5), milliseconds(.99)})
+	r.added[p.Name] = append(r.added[p.Name], added{rate, milliseconds(.5), milliseconds(.99)})
 	return nil
-}
-
-// median returns the median of a value of each.
-func median[T any](of []T, value func(T) float64) float64 {
-	if len(of) == 0 {
-		return 0
-	}
-	values := make([]float64, len(of))
-	for i, each := range of {
-		values[i] = value(each)
-	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[middle]
-	}
-	return (values[middle-1] + values[middle]) / 2
 }

@@ -14,11 +14,13 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"github.com/naeel/sless/hack/internal/measure"
 )
 
 // proxy is one of those that are compared.
 type proxy struct {
-	*process
+	*measure.Process
 	address string
 }
 
@@ -44,7 +46,7 @@ func startPeers(ctx context.Context, dir string) ([]*proxy, error) {
 			fmt.Fprintf(os.Stderr, "%s is not installed and left out\n", peer.name)
 			continue
 		}
-		address, err := freeAddress()
+		address, err := measure.FreeAddress()
 		if err != nil {
 			return started, err
 		}
@@ -77,15 +79,15 @@ func configure(file, from string, values map[string]string) error {
 }
 
 func startProxy(ctx context.Context, name, address, program string, args ...string) (*proxy, error) {
-	started, err := start(name, program, args...)
+	started, err := measure.Start(name, program, args...)
 	if err != nil {
 		return nil, err
 	}
-	if err := started.reachable(ctx, address); err != nil {
-		started.stop()
+	if err := started.Reachable(ctx, address); err != nil {
+		started.Stop()
 		return nil, err
 	}
-	return &proxy{process: started, address: address}, nil
+	return &proxy{Process: started, address: address}, nil
 }
 
 // gateway is the gateway as it is installed, with every default, outside of its pod.
@@ -98,7 +100,7 @@ func startGateway(ctx context.Context, program, kubeconfig string) (*gateway, er
 	var addresses [3]string
 	for i := range addresses {
 		var err error
-		if addresses[i], err = freeAddress(); err != nil {
+		if addresses[i], err = measure.FreeAddress(); err != nil {
 			return nil, err
 		}
 	}
@@ -149,7 +151,7 @@ func (g *gateway) uses(ctx context.Context) (u use, err error) {
 		return u, fmt.Errorf("no metric%s: %w", name, err)
 	}
 	u.live = int64(bytes)
-	u.resident, err = g.memory()
+	u.resident, err = g.Memory()
 	return u, err
 }
 

@@ -8,20 +8,19 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/naeel/sless/hack/internal/measure"
 )
 
 const mebibyte = 1 << 20
 
 // cpu returns the median of the processor time of a request, in µs.
 func (r *report) cpu(name string, routes int) float64 {
-	return median(r.turns[name][routes], func(t turn) float64 { return t.cpu })
+	return measure.Median(r.turns[name][routes], func(t turn) float64 { return t.cpu })
 }
 
-// The marks between which a page has the tables.
-const (
-	begins = "<!-- what hack/bench/gateway measured -->\n"
-	ends   = "<!-- end -->\n"
-)
+// benchmark is what the page's marks call this program.
+const benchmark = "hack/bench/gateway"
 
 // publish prints the tables, and puts them into the page, with the plot beside it.
 func (r *report) publish() error {
@@ -31,17 +30,8 @@ func (r *report) publish() error {
 	if r.options.page == "" {
 		return nil
 	}
-	text, err := os.ReadFile(r.options.page)
-	if err != nil {
-		return err
-	}
-	before, rest, found := strings.Cut(string(text), begins)
-	_, after, ended := strings.Cut(rest, ends)
-	if !found || !ended {
-		return fmt.Errorf("%s has no place for the tables: a line %q and a line %q after it", r.options.page, strings.TrimSpace(begins), strings.TrimSpace(ends))
-	}
-	plotted := "\n![CPU-µs a request](gateway.svg)\n"
-	if err := os.WriteFile(r.options.page, []byte(before+begins+tables.String()+plotted+ends+after), 0o644); err != nil {
+	tables.WriteString("\n![CPU-µs a request](gateway.svg)\n")
+	if err := measure.PutIntoPage(r.options.page, benchmark, tables.String()); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(filepath.Dir(r.options.page), "gateway.svg"), r.draw(), 0o644)
@@ -57,11 +47,11 @@ func (r *report) write(w io.Writer) {
 		for _, routes := range o.routes {
 			turns := r.turns[name][routes]
 			milliseconds := func(of func(turn) time.Duration) float64 {
-				return median(turns, func(t turn) float64 { return float64(of(t)) / float64(time.Millisecond) })
+				return measure.Median(turns, func(t turn) float64 { return float64(of(t)) / float64(time.Millisecond) })
 			}
 			fmt.Fprintf(w, "| %s | %d | %.1f | %.2f | %.1f | %.1f | %.0f |\n", name, routes, r.cpu(name, routes), r.cpu(name, routes)/r.cpu("gateway", routes),
 				milliseconds(func(t turn) time.Duration { return t.p50 }), milliseconds(func(t turn) time.Duration { return t.p99 }),
-				median(turns, func(t turn) float64 { return t.perSecond }))
+				measure.Median(turns, func(t turn) float64 { return t.perSecond }))
 		}
 	}
 	fmt.Fprint(w, "\n| the gateway against | ")
@@ -81,8 +71,8 @@ func (r *report) write(w io.Writer) {
 	fmt.Fprint(w, "\n\n| added to direct at half load | requests/s | p50 ms | p99 ms |\n| --- | --: | --: | --: |\n")
 	for _, name := range r.names {
 		of := r.added[name]
-		fmt.Fprintf(w, "| %s | %.0f | %.2f | %.2f |\n", name, median(of, func(a added) float64 { return a.rate }),
-			median(of, func(a added) float64 { return a.p50 }), median(of, func(a added) float64 { return a.p99 }))
+		fmt.Fprintf(w, "| %s | %.0f | %.2f | %.2f |\n", name, measure.Median(of, func(a added) float64 { return a.rate }),
+			measure.Median(of, func(a added) float64 { return a.p50 }), measure.Median(of, func(a added) float64 { return a.p99 }))
 	}
 	fmt.Fprint(w, "\n| the gateway's memory | resident MiB | live heap MiB |\n| --- | --: | --: |\n")
 	line := func(what string, u use) {
@@ -105,5 +95,5 @@ func (r *report) ratio(name string, routes int) float64 {
 	for i := range ratios {
 		ratios[i] = ours[i].cpu / theirs[i].cpu
 	}
-	return median(ratios, func(ratio float64) float64 { return ratio })
+	return measure.Median(ratios, func(ratio float64) float64 { return ratio })
 }

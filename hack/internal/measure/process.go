@@ -1,4 +1,5 @@
-package main
+// Package measure is what the benchmarks share: programs whose time and memory are measured, and pages that tables are put into.
+package measure
 
 import (
 	"bytes"
@@ -15,15 +16,18 @@ import (
 	"time"
 )
 
-// process is a program that was started, and all that it started itself: they share a process group.
-type process struct {
-	name string
-	cmd  *exec.Cmd
-	log  bytes.Buffer
+// Process is a program that was started, and all that it started itself: they share a process group.
+type Process struct {
+	// Name is what errors call it.
+	Name string
+
+	cmd *exec.Cmd
+	log bytes.Buffer
 }
 
-func start(name, program string, args ...string) (*process, error) {
-	p := &process{name: name, cmd: exec.Command(program, args...)}
+// Start starts a program. name is what errors call it.
+func Start(name, program string, args ...string) (*Process, error) {
+	p := &Process{Name: name, cmd: exec.Command(program, args...)}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Stderr = &p.log
 	if err := p.cmd.Start(); err != nil {
@@ -32,13 +36,14 @@ func start(name, program string, args ...string) (*process, error) {
 	return p, nil
 }
 
-func (p *process) stop() {
+// Stop kills it.
+func (p *Process) Stop() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	_ = p.cmd.Wait()
 }
 
-// reachable waits until something listens at an address.
-func (p *process) reachable(ctx context.Context, address string) error {
+// Reachable waits until something listens at an address.
+func (p *Process) Reachable(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
@@ -48,7 +53,7 @@ func (p *process) reachable(ctx context.Context, address string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not listen at %s: %w: %s", p.name, address, err, &p.log)
+			return fmt.Errorf("%s does not listen at %s: %w: %s", p.Name, address, err, &p.log)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -57,8 +62,8 @@ func (p *process) reachable(ctx context.Context, address string) error {
 // ticksPerSecond is the unit of the times in /proc, the same on every Linux that Go runs on.
 const ticksPerSecond = 100
 
-// cpu returns how much processor time the group has had so far, in user and kernel mode.
-func (p *process) cpu() (time.Duration, error) {
+// CPU returns how much processor time the group has had so far, in user and kernel mode.
+func (p *Process) CPU() (time.Duration, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return 0, err
@@ -89,8 +94,8 @@ func (p *process) cpu() (time.Duration, error) {
 	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
 }
 
-// memory returns the resident memory of the first process, in bytes.
-func (p *process) memory() (int64, error) {
+// Memory returns the resident memory of the first process, in bytes.
+func (p *Process) Memory() (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
@@ -101,11 +106,11 @@ func (p *process) memory() (int64, error) {
 			return kib << 10, err
 		}
 	}
-	return 0, fmt.Errorf("no VmRSS of %s", p.name)
+	return 0, fmt.Errorf("no VmRSS of %s", p.Name)
 }
 
-// freeAddress returns an address on the loopback at which nothing listens.
-func freeAddress() (string, error) {
+// FreeAddress returns an address on the loopback at which nothing listens.
+func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
