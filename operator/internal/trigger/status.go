@@ -67,14 +67,16 @@ func (s *scope) verdict() verdict {
 
 // functionVerdict says what a Function's own condition means for its Triggers.
 func functionVerdict(function *v1alpha1.Function) verdict {
+	// Which step the Function is at stands in its own status: told here as well, each would be a write for every Trigger.
+	waits := verdict{metav1.ConditionUnknown, v1alpha1.ReasonFunctionNotReady, fmt.Sprintf("waits for Function %s, whose conditions say how far it is", function.Name)}
 	ready := meta.FindStatusCondition(function.Status.Conditions, v1alpha1.Ready)
 	switch {
 	case ready == nil || ready.ObservedGeneration != function.Generation:
-		return verdict{metav1.ConditionUnknown, v1alpha1.ReasonFunctionNotReady, fmt.Sprintf("waits for Function %s", function.Name)}
+		return waits
 	case ready.Status == metav1.ConditionFalse:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonFunctionFailed, fmt.Sprintf("Function %s: %s: %s", function.Name, ready.Reason, ready.Message)}
 	case ready.Status != metav1.ConditionTrue || ready.Reason == v1alpha1.ReasonDisabled: // it has not seen yet that a Trigger is enabled
-		return verdict{metav1.ConditionUnknown, v1alpha1.ReasonFunctionNotReady, fmt.Sprintf("waits for Function %s: %s: %s", function.Name, ready.Reason, ready.Message)}
+		return waits
 	case ready.Reason == v1alpha1.ReasonScaledToZero:
 		return verdict{metav1.ConditionTrue, v1alpha1.ReasonScaledToZero, fmt.Sprintf("Function %s has replicas 0: calls are answered 503", function.Name)}
 	}

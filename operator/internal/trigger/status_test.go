@@ -64,18 +64,18 @@ func TestVerdict(t *testing.T) {
 		{"bad schedule", func(s *scope) { s.invalid = &invalid{"InvalidSchedule", "why"} }, "False", "InvalidSchedule", "why", "Failed", true},
 		{"function not seen yet", func(s *scope) { s.function = &v1alpha1.Function{} }, "Unknown", "FunctionNotReady", "waits", "Pending", false},
 		{"function edited and not seen since", func(s *scope) { s.function.Generation, s.before.Status.URL = 3, path.url }, "Unknown", "FunctionNotReady", "waits", "Pending", true},
-		{"function builds first", func(s *scope) { s.function = function("Unknown", "Building", false) }, "Unknown", "FunctionNotReady", "Building", "Pending", false},
+		{"function builds first", func(s *scope) { s.function = function("Unknown", "Building", false) }, "Unknown", "FunctionNotReady", "waits", "Pending", false},
 		{"function rolls, the old version serves", func(s *scope) {
 			s.function, s.before.Status.URL = function("Unknown", "Deploying", true), path.url
-		}, "Unknown", "FunctionNotReady", "Deploying", "Pending", true},
-		{"function starts, no gateway knows it", func(s *scope) { s.function = function("Unknown", "Routing", true) }, "Unknown", "FunctionNotReady", "Routing", "Pending", false},
+		}, "Unknown", "FunctionNotReady", "waits", "Pending", true},
+		{"function starts, no gateway knows it", func(s *scope) { s.function = function("Unknown", "Routing", true) }, "Unknown", "FunctionNotReady", "waits", "Pending", false},
 		{"function failed", func(s *scope) { s.function = function("False", "BuildFailed", false) }, "False", "FunctionFailed", "BuildFailed: what the Function says", "Failed", false},
 		{"replicas 0", func(s *scope) {
 			s.function = function("True", "ScaledToZero", false)
 			s.function.Spec.Replicas = new(int32(0))
 		}, "True", "ScaledToZero", "replicas 0", "Ready", false},
 		{"replicas 0, pods still going", func(s *scope) { s.function.Spec.Replicas = new(int32(0)); s.function.Generation = 3 }, "Unknown", "FunctionNotReady", "waits", "Pending", false},
-		{"just enabled", func(s *scope) { s.function = function("True", "Disabled", false) }, "Unknown", "FunctionNotReady", "Disabled", "Pending", false},
+		{"just enabled", func(s *scope) { s.function = function("True", "Disabled", false) }, "Unknown", "FunctionNotReady", "waits", "Pending", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := &scope{trigger: httpTrigger("t", "09:00:00"), before: httpTrigger("t", "09:00:00"), function: ready(), address: path}
