@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -15,7 +16,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
@@ -124,11 +127,51 @@ func TestASweepBringsOldNamespacesUpToDate(t *testing.T) {
 	if err := cluster.Client.Delete(t.Context(), get(t, name, logsBinding, &rbacv1.RoleBinding{})); err != nil {
 		t.Fatal(err)
 	}
-	updated := &Tenants{Client: old.Client, PullConfigFile: file, Network: old.Network}
+	updated := &Tenants{Client: old.Client, PullConfigFile: file, Network: config.Network{AllowedCIDRs: []string{"10.1.3.0/24"}}}
 	if err := updated.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	get(t, name, logsBinding, &rbacv1.RoleBinding{})
+}
+
+// The next process of the same version writes nothing, unless the credentials are others, and looks after what nobody may have changed
+// within the hour all the same.
+func TestANewProcessWritesNothing(t *testing.T) {
+	before, file := newTenants(t)
+	user := newUser(t)
+	name := ensure(t, before, user.Name)
+	changes := 0
+	direct, err := client.NewWithWatch(cluster.Config, client.Options{Scheme: testcluster.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func() *Tenants {
+		counting := interceptor.NewClient(direct, interceptor.Funcs{
+			Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+				changes++
+				return c.Apply(ctx, object, options...)
+			},
+		})
+		return &Tenants{Client: counting, PullConfigFile: file, Network: before.Network}
+	}
+	after := next()
+	ensure(t, after, user.Name)
+	if changes != 0 {
+		t.Errorf("%d objects are written again", changes)
+	}
+	if at := after.applied[user.Name].at; time.Since(at) > renewAfter || time.Since(at) < 0 {
+		t.Errorf("it is taken to have been written at %s", at)
+	}
+	write(t, file, `{"auths":{"other.example.org":{}}}`)
+	ensure(t, next(), user.Name)
+	if got := string(get(t, name, PullSecret, &corev1.Secret{}).Data[corev1.DockerConfigJsonKey]); got != `{"auths":{"other.example.org":{}}}` {
+		t.Errorf("pull credentials %s", got)
+	}
+	if err := cluster.Client.Delete(t.Context(), get(t, name, PullSecret, &corev1.Secret{})); err != nil {
+		t.Fatal(err)
+	}
+	ensure(t, next(), user.Name)
+	get(t, name, PullSecret, &corev1.Secret{})
 }
 
 // Whoever calls twice writes once; changed credentials are written; a changed object is written again when it is old.
