@@ -21,6 +21,10 @@ const keepFor = 5 * time.Minute
 // Collect deletes the Secrets of a Function's environments in the tenant's namespace that nothing uses: not the current one, and no
 // ReplicaSet with pods or Job that runs has it. It returns after how long to come again, or 0 when no other is left.
 func (s *Store) Collect(ctx context.Context, function *v1alpha1.Function, tenant, current string) (time.Duration, error) {
+	key := client.ObjectKeyFromObject(function)
+	if s.isAlone(key, current) {
+		return 0, nil // the API server would look through all Secrets of the namespace with each pass over each Function
+	}
 	secrets := metav1.PartialObjectMetadataList{}
 	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
 	own := client.MatchingLabels(names.Selector("Function", function.Namespace, function.Name))
@@ -34,6 +38,7 @@ func (s *Store) Collect(ctx context.Context, function *v1alpha1.Function, tenant
 		}
 	}
 	if len(others) == 0 {
+		s.setAlone(key, current)
 		return 0, nil
 	}
 	used, err := s.used(ctx, tenant, own)
@@ -55,6 +60,22 @@ func (s *Store) Collect(ctx context.Context, function *v1alpha1.Function, tenant
 		}
 	}
 	return again, nil
+}
+
+func (s *Store) isAlone(function client.ObjectKey, current string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	alone, known := s.alone[function]
+	return known && alone == current
+}
+
+func (s *Store) setAlone(function client.ObjectKey, current string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alone == nil {
+		s.alone = map[client.ObjectKey]string{}
+	}
+	s.alone[function] = current
 }
 
 // used returns the Secrets that pods may be started with.

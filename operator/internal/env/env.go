@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -28,6 +29,17 @@ type Store struct {
 	Reader client.Reader
 
 	now func() time.Time // of tests; nil is time.Now
+
+	mu sync.Mutex
+	// alone has, by Function, the environment beside which Collect has found no other since. Guarded by mu.
+	alone map[client.ObjectKey]string
+}
+
+// Forget drops what is remembered of a Function that is gone.
+func (s *Store) Forget(function client.ObjectKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.alone, function)
 }
 
 // Environment is a Function's environment with every value known.
@@ -54,6 +66,7 @@ func (s *Store) Ensure(ctx context.Context, function *v1alpha1.Function, tenant 
 	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	err = s.Reader.Get(ctx, key, &found)
 	if apierrors.IsNotFound(err) {
+		s.Forget(client.ObjectKeyFromObject(function)) // there will be others, whoever it is made for
 		err = s.Client.Create(ctx, secret, client.FieldOwner(names.ManagedBy))
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {

@@ -1,6 +1,7 @@
 package env
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
@@ -193,6 +195,58 @@ func TestCollect(t *testing.T) {
 	if diff := cmp.Diff(want, environments(t, function)); diff != "" {
 		t.Errorf("left (-want +got), unused was %s:\n%s", unused, diff)
 	}
+}
+
+// Collect does not look again when it has found nothing, until another environment is made.
+func TestCollectLooksOnce(t *testing.T) {
+	store := newStore()
+	lists := 0
+	direct, err := client.NewWithWatch(cluster.Config, client.Options{Scheme: testcluster.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.Reader = interceptor.NewClient(direct, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			lists++
+			return c.List(ctx, list, options...)
+		},
+	})
+	function := newFunction(t, v1alpha1.EnvVar{Name: "A", Value: "1"})
+	ensure := func() string {
+		name, _, err := store.Ensure(t.Context(), function, function.Namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	looks := func(what string, want int) {
+		t.Helper()
+		if lists != want {
+			t.Errorf("%s: it has looked %d times, want %d", what, lists, want)
+		}
+	}
+	first := ensure()
+	for range 3 {
+		collect(t, store, function, first)
+	}
+	looks("nothing else there", 1)
+	function.Spec.Env[0].Value = "2"
+	second := ensure()
+	collect(t, store, function, first)
+	looks("another was made, as for a Job", 4) // Secrets, and who uses them: ReplicaSets and Jobs
+	store.now = func() time.Time { return time.Now().Add(2 * keepFor) }
+	collect(t, store, function, second)
+	if left := environments(t, function); !left[second] || len(left) != 1 {
+		t.Errorf("left %v", left)
+	}
+	before := lists
+	for range 3 {
+		collect(t, store, function, second)
+	}
+	looks("alone again", before+1)
+	store.Forget(client.ObjectKeyFromObject(function))
+	collect(t, store, function, second)
+	looks("forgotten", before+2)
 }
 
 func collect(t *testing.T, store *Store, function *v1alpha1.Function, current string) time.Duration {

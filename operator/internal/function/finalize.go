@@ -57,6 +57,7 @@ func (r *Reconciler) finalize(ctx context.Context, function *v1alpha1.Function) 
 func (r *Reconciler) forgotten(ctx context.Context, key client.ObjectKey) error {
 	r.pace.leave(key)
 	r.doubts.Delete(key)
+	r.Env.Forget(key)
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: names.FunctionNamespace(key.Namespace), Name: key.Name}, &appsv1.Deployment{})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get Deployment of Function %s: %w", key, err)
@@ -74,7 +75,7 @@ func (r *Reconciler) forgotten(ctx context.Context, key client.ObjectKey) error 
 // isLast says that the namespace has no other Function that stays.
 func (r *Reconciler) isLast(ctx context.Context, function *v1alpha1.Function) (bool, error) {
 	var list v1alpha1.FunctionList
-	if err := r.Client.List(ctx, &list, client.InNamespace(function.Namespace)); err != nil {
+	if err := r.Client.List(ctx, &list, client.InNamespace(function.Namespace), client.UnsafeDisableDeepCopy); err != nil { // only looked at
 		return false, fmt.Errorf("list Functions of %s: %w", function.Namespace, err)
 	}
 	for i := range list.Items {
