@@ -162,10 +162,15 @@ func base() *http.Transport {
 	return transport
 }
 
+// idlePerHost is how many connections to the registry, or to the object store, are kept: as many as builds with the default of
+// build.maxConcurrent, each of which pushes four blobs at a time, have open. More than two would else be made anew for every build.
+const idlePerHost = 16
+
 // Trusted returns a transport for addresses that the platform's configuration names. It trusts the certificates in caFile besides the
 // system's; an empty caFile adds none.
 func Trusted(caFile string) (*http.Transport, error) {
 	transport := base()
+	transport.MaxIdleConnsPerHost = idlePerHost
 	trust, err := trusting(caFile)
 	if err != nil {
 		return nil, err

@@ -2,10 +2,14 @@ package dial
 
 import (
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/naeel/sless/operator/internal/config"
@@ -66,6 +70,47 @@ func TestGuardAtDialTime(t *testing.T) {
 				t.Errorf("got %v, want forbidden %v", err, test.forbidden)
 			}
 		})
+	}
+}
+
+// Connections to the registry are used again by as many requests at a time as builds make.
+func TestTrustedKeepsConnections(t *testing.T) {
+	var made atomic.Int32
+	var here sync.WaitGroup
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		here.Done()
+		here.Wait() // all at a time
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			made.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	transport, err := Trusted("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer transport.CloseIdleConnections()
+	for range 2 {
+		here.Add(idlePerHost)
+		var all sync.WaitGroup
+		for range idlePerHost {
+			all.Go(func() {
+				response, err := (&http.Client{Transport: transport}).Get(server.URL)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+			})
+		}
+		all.Wait()
+	}
+	if got := made.Load(); got != idlePerHost {
+		t.Errorf("%d connections for two times %d requests", got, idlePerHost)
 	}
 }
 
