@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -38,6 +39,13 @@ func (p *pace) leave(key client.ObjectKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.granted, key)
+}
+
+// givesTurns says that somebody has a turn that the cache does not show yet.
+func (p *pace) givesTurns() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.granted) > 0
 }
 
 // turns gives free places away, and returns whose turn it is: those who have not taken their place yet, too.
@@ -100,6 +108,13 @@ func pick(waiting []client.ObjectKey, given map[string]int, places int) []client
 	return chosen
 }
 
+// news says whether any Function has changed since it was asked last. There is some at first.
+type news struct{ old atomic.Bool }
+
+func (n *news) came() { n.old.Store(false) }
+
+func (n *news) any() bool { return !n.old.Swap(true) }
+
 // giveTurns puts Functions whose turn it is into the queue, and counts all for the metrics.
 func (r *Reconciler) giveTurns(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	go func() {
@@ -110,6 +125,9 @@ func (r *Reconciler) giveTurns(ctx context.Context, queue workqueue.TypedRateLim
 			case <-ticker.C:
 			case <-ctx.Done():
 				return
+			}
+			if begun && !r.news.any() && !r.pace.givesTurns() {
+				continue // looking at ten thousand Functions every second for nothing is what an operator at rest would do most
 			}
 			var list v1alpha1.FunctionList
 			if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // only looked at

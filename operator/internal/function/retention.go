@@ -106,7 +106,7 @@ func references(images []v1alpha1.UsedImage) []string {
 func (r *Reconciler) imagesInUse(ctx context.Context, owner build.Owner) ([]string, error) {
 	var used []string
 	var functions v1alpha1.FunctionList
-	if err := r.Client.List(ctx, &functions, client.InNamespace(owner.Namespace)); err != nil {
+	if err := r.Client.List(ctx, &functions, client.InNamespace(owner.Namespace), client.UnsafeDisableDeepCopy); err != nil { // only looked at
 		return nil, fmt.Errorf("list Functions of %s: %w", owner.Namespace, err)
 	}
 	for i := range functions.Items {

@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,6 +34,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return []string{object.(*v1alpha1.Trigger).Spec.FunctionRef.Name}
 	})
 	if err != nil {
+		return err
+	}
+	informer, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.Function{})
+	if err != nil {
+		return err
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { r.news.came() },
+		UpdateFunc: func(any, any) { r.news.came() },
+		DeleteFunc: func(any) { r.news.came() },
+	}); err != nil {
 		return err
 	}
 	// Status is written by this controller alone; it need not hear of that.
