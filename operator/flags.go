@@ -37,7 +37,7 @@ func parseFlags(args []string, messages io.Writer) (options, error) {
 	flags.StringVar(&o.configFile, "config", "/etc/sless/config.yaml", "the platform's configuration `file`")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "work only while holding the lease sless-operator in sless-system; needed when more than one replica runs")
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "`address` of /healthz and /readyz")
-	flags.StringVar(&o.metricsAddress, "metrics-address", ":9090", "`address` of /metrics; 0 for none")
+	flags.StringVar(&o.metricsAddress, "metrics-address", ":9090", "`address` of /metrics and of /debug/pprof/; 0 for none")
 	flags.Var(&o.builder, "builder", "what makes images: `append`, in this process, or kaniko, in Jobs, so that this process pushes nothing")
 	flags.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`level` of the log: DEBUG, INFO, WARN or ERROR")
 	if err := flags.Parse(args); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -72,7 +73,7 @@ func newManager(o options) (ctrl.Manager, error) {
 		Scheme:                        scheme,
 		Cache:                         cacheOptions(),
 		Client:                        clientOptions(),
-		Metrics:                       server.Options{BindAddress: o.metricsAddress},
+		Metrics:                       server.Options{BindAddress: o.metricsAddress, ExtraHandlers: profiles()},
 		HealthProbeBindAddress:        o.healthAddress,
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              lease,
@@ -89,6 +90,15 @@ func newManager(o options) (ctrl.Manager, error) {
 		}
 	}
 	return mgr, nil
+}
+
+// profiles are what go tool pprof reads, beside the metrics, as the gateway has them.
+func profiles() map[string]http.Handler {
+	return map[string]http.Handler{
+		"/debug/pprof/":        http.HandlerFunc(pprof.Index),
+		"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
+		"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
+	}
 }
 
 // cacheOptions keeps the caches to what is sless's own: children by their label, and of sless-system by its name.
@@ -128,7 +138,8 @@ func addControllers(mgr ctrl.Manager, cfg *config.Config, kind build.Kind) error
 	}
 	tenants := &tenant.Tenants{Client: mgr.GetClient(), PullConfigFile: cfg.Registry.PullConfigFile, Network: cfg.Network}
 	environments := &env.Store{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
-	for _, runnable := range []interface{ Start(context.Context) error }{builder, tenants} {
+	gateways := &function.GatewayPods{Client: mgr.GetClient(), HTTP: directClient(), AdminPort: gatewayAdminPort}
+	for _, runnable := range []interface{ Start(context.Context) error }{builder, tenants, gateways} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("add %T: %w", runnable, err)
 		}
@@ -136,7 +147,7 @@ func addControllers(mgr ctrl.Manager, cfg *config.Config, kind build.Kind) error
 	for _, controller := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&function.Reconciler{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Config: cfg, Builder: builder, Tenants: tenants, Env: environments,
-			Gateways: &function.GatewayPods{Client: mgr.GetClient(), HTTP: directClient(), AdminPort: gatewayAdminPort},
+			Gateways: gateways,
 			Recorder: mgr.GetEventRecorder("sless-operator"),
 		},
 		&trigger.Reconciler{Client: mgr.GetClient(), Config: cfg},

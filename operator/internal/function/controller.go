@@ -43,6 +43,7 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 
 	pace    pace
+	news    news
 	written reconcile.Written
 	// doubts are Functions whose image a node could not pull, although it was built: it may be lost.
 	doubts sync.Map
@@ -70,6 +71,8 @@ type Routing struct {
 	Message string
 	// Again is how soon to ask again, when it is not complete.
 	Again time.Duration
+	// Early says that nobody could be asked yet, because this process has just started: nothing is known, and nothing to be said.
+	Early bool
 }
 
 // The rights that the controller needs everywhere. What it needs in the namespaces it made is in the ClusterRole tenant.Role: all
@@ -145,6 +148,9 @@ func (r *Reconciler) pass(ctx context.Context, s *scope) (ctrl.Result, error) {
 		phase(r.retainImages),
 		phase(r.collectEnv),
 	)
+	if s.routing.Early {
+		return ctrl.Result{RequeueAfter: s.routing.Again}, err
+	}
 	setStatus(s, r.Config)
 	if patchErr := reconcile.PatchStatus(ctx, r.Client, s.function, before); patchErr != nil {
 		if apierrors.IsNotFound(patchErr) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -23,7 +24,7 @@ const (
 	gatewayService = "gateway"
 	// askFor is how long all gateways together may take to answer.
 	askFor = time.Second
-	// meetFor is how long a process that has just started waits for the first gateway that it reaches.
+	// meetFor is how long a process that has just started tries to reach the first gateway before it asks any.
 	meetFor = 15 * time.Second
 	// lagEvery is how soon a gateway that answers, but is not there yet, is asked again; one that does not answer costs a pass askFor.
 	lagEvery, silentEvery = 200 * time.Millisecond, 2 * time.Second
@@ -38,7 +39,37 @@ type GatewayPods struct {
 	// AdminPort is the port of the admin listener: 9090.
 	AdminPort string
 
-	meeting sync.Once
+	// met says that a gateway was reached, or was tried to be for long enough.
+	met atomic.Bool
+}
+
+// Start implements the manager's Runnable: it waits until a gateway lets this process in. Network policies do so some moments after a pod
+// has started, and no Function that serves shall be called unready for that.
+func (g *GatewayPods) Start(ctx context.Context) error {
+	defer g.met.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, meetFor)
+	defer cancel()
+	for !g.reach(ctx) {
+		select {
+		case <-time.After(lagEvery):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// reach says whether any gateway can be connected to.
+func (g *GatewayPods) reach(ctx context.Context) bool {
+	addresses, _ := g.addresses(ctx) // it is tried again
+	dialer := net.Dialer{Timeout: askFor}
+	for _, address := range addresses {
+		if connection, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, g.AdminPort)); err == nil {
+			connection.Close()
+			return true
+		}
+	}
+	return false
 }
 
 // Routing implements Gateways.
@@ -50,7 +81,9 @@ func (g *GatewayPods) Routing(ctx context.Context, function client.ObjectKey, re
 	if len(addresses) == 0 {
 		return Routing{Message: "no gateway is ready", Again: silentEvery}
 	}
-	g.meeting.Do(func() { g.meet(ctx, addresses) })
+	if !g.met.Load() {
+		return Routing{Early: true, Again: lagEvery}
+	}
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
 	answers := make([]Routing, len(addresses))
@@ -66,19 +99,6 @@ func (g *GatewayPods) Routing(ctx context.Context, function client.ObjectKey, re
 		}
 	}
 	return worst
-}
-
-// meet waits until a gateway lets this process in. Network policies do so some moments after a pod has started, and no Function that serves
-// shall be called unready for that.
-func (g *GatewayPods) meet(ctx context.Context, addresses []string) {
-	for deadline := time.Now().Add(meetFor); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(lagEvery) {
-		for _, address := range addresses {
-			if connection, err := net.DialTimeout("tcp", net.JoinHostPort(address, g.AdminPort), askFor); err == nil {
-				connection.Close()
-				return
-			}
-		}
-	}
 }
 
 // addresses returns the ready gateways, sorted.

@@ -1,13 +1,13 @@
 package function
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +38,7 @@ func TestRoutesLag(t *testing.T) {
 	}
 }
 
-// A process that has just started may be let in a little later; it waits for that once.
+// A process that has just started may be let in a little later: until then nothing is said of any Function, and nobody waits.
 func TestGatewaysAreMetBeforeTheyAreAsked(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {
@@ -48,19 +48,44 @@ func TestGatewaysAreMetBeforeTheyAreAsked(t *testing.T) {
 	_, port, _ := net.SplitHostPort(address)
 	listener.Close()
 	asker := &GatewayPods{Client: endpoints(t, "127.0.0.2"), HTTP: &http.Client{}, AdminPort: port}
-	time.AfterFunc(3*lagEvery, func() {
-		late, err := net.Listen("tcp", address)
-		if err != nil {
-			return // the answer is missed
-		}
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprint(w, `{"enabled":true,"revisions":{"new":1}}`)
-		})}
-		t.Cleanup(func() { server.Close() })
-		server.Serve(late) //nolint:errcheck // it ends with the test
-	})
-	if got := asker.Routing(t.Context(), client.ObjectKey{Namespace: "shop", Name: "hello"}, "new"); !got.Complete {
-		t.Errorf("got %+v", got)
+	key := client.ObjectKey{Namespace: "shop", Name: "hello"}
+	met := make(chan error)
+	go func() { met <- asker.Start(t.Context()) }()
+	if got := asker.Routing(t.Context(), key, "new"); !got.Early || got.Complete || got.Again == 0 {
+		t.Errorf("nobody lets it in: got %+v", got)
+	}
+	late, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"enabled":true,"revisions":{"new":1}}`)
+	})}
+	t.Cleanup(func() { server.Close() })
+	go server.Serve(late) //nolint:errcheck // it ends with the test
+	if err := <-met; err != nil {
+		t.Fatal(err)
+	}
+	if got := asker.Routing(t.Context(), key, "new"); !got.Complete || got.Early {
+		t.Errorf("it is let in: got %+v", got)
+	}
+}
+
+// A gateway that nobody reaches is told of after a while, and none that is ready at once.
+func TestGatewaysThatAreNotMet(t *testing.T) {
+	asker := &GatewayPods{Client: endpoints(t, "!127.0.0.2"), HTTP: &http.Client{}, AdminPort: "1"}
+	key := client.ObjectKey{Namespace: "shop", Name: "hello"}
+	if got := asker.Routing(t.Context(), key, "new"); got.Early || got.Message != "no gateway is ready" {
+		t.Errorf("none is ready: got %+v", got)
+	}
+	asker.Client = endpoints(t, "127.0.0.2")
+	ctx, cancel := context.WithTimeout(t.Context(), lagEvery)
+	defer cancel()
+	if err := asker.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := asker.Routing(t.Context(), key, "new"); got.Early || got.Complete || !strings.Contains(got.Message, "127.0.0.2 does not answer") {
+		t.Errorf("it can't be reached: got %+v", got)
 	}
 }
 
@@ -68,6 +93,7 @@ func TestGatewayPodsAsksEveryReadyGateway(t *testing.T) {
 	answers := map[string]string{"127.0.0.2": `{"enabled":true,"revisions":{"new":1}}`, "127.0.0.3": `{"enabled":true,"revisions":{"new":1}}`}
 	_, port, _ := net.SplitHostPort(serve(t, answers))
 	asker := &GatewayPods{Client: endpoints(t, "127.0.0.2", "127.0.0.3", "!127.0.0.4"), HTTP: &http.Client{}, AdminPort: port}
+	asker.met.Store(true)
 	key := client.ObjectKey{Namespace: "shop", Name: "hello"}
 	if got := asker.Routing(t.Context(), key, "new"); !got.Complete {
 		t.Errorf("all know it: got %+v", got)

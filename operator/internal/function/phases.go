@@ -186,6 +186,9 @@ func (r *Reconciler) observeRouting(ctx context.Context, s *scope) error {
 		return nil
 	}
 	s.routing = r.Gateways.Routing(ctx, s.key(), s.revision)
+	if s.routing.Early {
+		return reconcile.Stop
+	}
 	return nil
 }
 
