@@ -10,13 +10,16 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
 	"github.com/naeel/sless/gateway/internal/proxy"
 )
 
 // options are the command line.
 type options struct {
 	publicAddress, internalAddress, adminAddress string
-	kubeconfig                                   string
+	configFile, kubeconfig                       string
 	tlsAddress, tlsCertFile, tlsKeyFile          string
 	domain                                       string
 	trustedProxies                               prefixes
@@ -40,6 +43,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.publicAddress, "public-address", ":8080", "address of the public listener without TLS; empty: none")
 	f.StringVar(&o.internalAddress, "internal-address", ":8082", "address of the listener for operator and apiserver")
 	f.StringVar(&o.adminAddress, "admin-address", ":9090", "address of the listener for health, metrics and profiles")
+	f.StringVar(&o.configFile, "config", "", "the platform's configuration file, whose domain holds when -domain is not given; empty: none")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's own account")
 	f.StringVar(&o.tlsAddress, "tls-address", ":8443", "address of the public listener with TLS, which needs a certificate")
 	f.StringVar(&o.tlsCertFile, "tls-cert-file", "", "PEM file with its certificate and the chain, read again when it changes; empty: no listener with TLS")
@@ -71,7 +75,31 @@ func parse(args []string) (*options, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
+	if err := o.readConfig(); err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", o.configFile, err)
+	}
 	return o, o.check()
+}
+
+// readConfig reads what the gateway needs of the file that the three programs share. The operator refuses what is unknown in it.
+func (o *options) readConfig() error {
+	if o.configFile == "" {
+		return nil
+	}
+	text, err := os.ReadFile(o.configFile)
+	if err != nil {
+		return err
+	}
+	var config struct {
+		Domain string `json:"domain"`
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return err
+	}
+	if o.domain == "" {
+		o.domain = config.Domain
+	}
+	return nil
 }
 
 func (o *options) check() error {
@@ -79,6 +107,9 @@ func (o *options) check() error {
 	case proxy.LogAll, proxy.LogErrors, proxy.LogNone:
 	default:
 		return fmt.Errorf("-access-log is %q: must be all, errors or off", o.accessLog)
+	}
+	if o.domain != "" && len(validation.IsDNS1123Subdomain(strings.ToLower(strings.Trim(o.domain, ".")))) > 0 {
+		return fmt.Errorf("domain is %q: must be a domain such as functions.example.org", o.domain)
 	}
 	if (o.tlsCertFile == "") != (o.tlsKeyFile == "") {
 		return fmt.Errorf("-tls-cert-file and -tls-key-file go together")

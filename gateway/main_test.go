@@ -472,21 +472,6 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-func TestFlags(t *testing.T) {
-	o, err := parse([]string{"-trusted-proxies", "10.1.2.3/8, fd00::/8", "-access-log", "errors"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := o.trustedProxies.String(); got != "10.0.0.0/8,fd00::/8" {
-		t.Errorf("trusted proxies %s", got)
-	}
-	for _, args := range [][]string{{"-trusted-proxies", "10.0.0.1"}, {"-access-log", "some"}, {"-max-body-bytes", "0"}, {"-wait-timeout", "0s"}, {"argument"}, {"-unknown"}} {
-		if _, err := parse(args); err == nil {
-			t.Errorf("%v is taken", args)
-		}
-	}
-}
-
 func TestProblemDocument(t *testing.T) {
 	p := start(t)
 	status, text := p.get("public", "/nowhere")

@@ -140,7 +140,7 @@ func writeConfig(t *testing.T) string {
 		"config.yaml": fmt.Sprintf(`
 externalURL: https://functions.example.org
 runtimes: [{name: python3.11, language: python, image: %q}]
-registry: {host: %q, insecure: true, allowAnonymousPush: true, pushConfigFile: %[3]s/registry.json, pushSecretName: push, pullConfigFile: %[3]s/registry.json}
+registry: {host: %q, insecure: true, allowAnonymousPush: true, pushConfigFile: %[3]s/registry.json, pullConfigFile: %[3]s/registry.json}
 objectStore: {endpoint: "http://127.0.0.1:1", bucket: sless, credentialsDir: %[3]s}
 build: {kanikoImage: "k@sha256:0", checkImage: "o@sha256:0", spoolDir: %[3]s}
 `, pushRuntime(t, host), host, folder),

@@ -2,8 +2,10 @@ package admission
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/naeel/sless/api/names"
 )
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
@@ -52,49 +56,50 @@ func TestExamplesOfThePages(t *testing.T) {
 	}
 }
 
-// TestOverlayOfTheInstallPage builds the overlay that the page shows, and looks for what its Deployments mount.
-func TestOverlayOfTheInstallPage(t *testing.T) {
-	page := filepath.Join(root, "docs", "install.md")
-	overlay, config := blocks(t, page, "# kustomization.yaml"), blocks(t, page, "# config.yaml")
-	if len(overlay) != 1 || len(config) != 1 {
-		t.Fatalf("the page has %d overlays and %d configurations", len(overlay), len(config))
-	}
-	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "sless", "config"), os.DirFS(filepath.Join(root, "config"))); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "overlay"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{
-		"kustomization.yaml": strings.ReplaceAll(overlay[0], "sha256:…", "sha256:"+strings.Repeat("0", 64)),
-		"config.yaml":        config[0], "push.json": "{}", "pull.json": "{}", "accessKeyID": "a", "secretAccessKey": "b",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, "overlay", name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	out, err := kubectl(nil, "kustomize", filepath.Join(dir, "overlay"))
+// TestInstallOfTheInstallPage applies config/default and makes the Secrets as the page says, and looks for what the Deployments mount.
+func TestInstallOfTheInstallPage(t *testing.T) {
+	objects, err := kubectl(nil, "kustomize", filepath.Join(root, "config", "default"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kubectl(out, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"); err != nil {
+	if _, err := kubectl(objects, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"); err != nil {
 		t.Error(err)
 	}
-	checkMounts(t, string(out))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := strings.Join(regexp.MustCompile("(?m)^kubectl .* create secret .*$").FindAllString(string(page), -1), "\n")
+	create := exec.Command("bash", "-e", "-c", strings.ReplaceAll(commands, "kubectl ", server.kubectl+" --dry-run=client -o yaml ")+"\n")
+	for _, variable := range regexp.MustCompile(`\$([A-Z_]+)`).FindAllStringSubmatch(commands, -1) {
+		create.Env = append(create.Env, variable[1]+"=given")
+	}
+	made, err := create.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", commands, err)
+	}
+	checkMounts(t, string(objects)+"\n---\n"+strings.ReplaceAll(string(made), "apiVersion:", "---\napiVersion:"))
 }
 
-// checkMounts holds that every Secret and ConfigMap that a Deployment needs is among the objects.
+// optional are what an install may do without.
+var optional = []string{"ConfigMap sless-ca", "Secret apiserver-auth"}
+
+// checkMounts holds that every key of a Secret or ConfigMap that a Deployment mounts is among the objects.
 func checkMounts(t *testing.T, objects string) {
 	t.Helper()
 	there := map[string]bool{}
 	var deployments []appsv1.Deployment
-	for document := range strings.SplitSeq(objects, "\n---\n") {
-		var object metav1.PartialObjectMetadata
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			t.Fatal(err)
+	for document := range strings.SplitSeq(objects, "---\n") {
+		var object struct {
+			metav1.PartialObjectMetadata `json:",inline"`
+			Data                         map[string]string
 		}
-		there[object.Kind+" "+object.Namespace+"/"+object.Name] = true
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatalf("%v: %s", err, document)
+		}
+		for key := range object.Data {
+			there[object.Kind+" "+object.Name+" "+key] = object.Namespace == names.SystemNamespace
+		}
 		if object.Kind == "Deployment" {
 			var deployment appsv1.Deployment
 			if err := yaml.Unmarshal([]byte(document), &deployment); err != nil {
@@ -107,31 +112,40 @@ func checkMounts(t *testing.T, objects string) {
 	for _, deployment := range deployments {
 		for _, volume := range deployment.Spec.Template.Spec.Volumes {
 			for _, needed := range neededBy(volume) {
-				kind, name, _ := strings.Cut(needed, " ")
 				mounts++
-				if !there[kind+" "+deployment.Namespace+"/"+name] {
-					t.Errorf("Deployment %s mounts %s, which the overlay does not make", deployment.Name, needed)
+				if !there[needed] {
+					t.Errorf("Deployment %s mounts %s, which nobody makes", deployment.Name, needed)
 				}
 			}
 		}
 	}
-	if mounts < 4 {
-		t.Errorf("the Deployments mount %d objects", mounts)
+	if mounts < 9 {
+		t.Errorf("the Deployments mount %d keys", mounts)
 	}
 }
 
-// neededBy lists what a projected volume can't do without.
+// neededBy lists the kind, name and key of all that a volume can't do without.
 func neededBy(volume corev1.Volume) []string {
-	if volume.Projected == nil {
-		return nil
+	sources := []corev1.VolumeProjection{}
+	if volume.Projected != nil {
+		sources = volume.Projected.Sources
+	}
+	if config := volume.ConfigMap; config != nil {
+		sources = append(sources, corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: config.LocalObjectReference, Items: config.Items}})
 	}
 	var needed []string
-	for _, source := range volume.Projected.Sources {
-		if config := source.ConfigMap; config != nil && (config.Optional == nil || !*config.Optional) {
-			needed = append(needed, "ConfigMap "+config.Name)
+	for _, source := range sources {
+		from, items := "", []corev1.KeyToPath{}
+		if config := source.ConfigMap; config != nil {
+			from, items = "ConfigMap "+config.Name, config.Items
 		}
-		if secret := source.Secret; secret != nil && (secret.Optional == nil || !*secret.Optional) {
-			needed = append(needed, "Secret "+secret.Name)
+		if secret := source.Secret; secret != nil {
+			from, items = "Secret "+secret.Name, secret.Items
+		}
+		for _, item := range items {
+			if !slices.Contains(optional, from) {
+				needed = append(needed, from+" "+item.Key)
+			}
 		}
 	}
 	return needed

@@ -2,7 +2,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -39,8 +38,8 @@ type ObjectStore struct {
 	VirtualHost bool `json:"virtualHost,omitempty"`
 	// CAFile is a PEM bundle to trust besides the system's.
 	CAFile string `json:"caFile,omitempty"`
-	// CredentialsDir holds the files accessKeyID and secretAccessKey. Read anew when they change.
-	CredentialsDir string `json:"credentialsDir"`
+	// CredentialsDir holds the files accessKeyID and secretAccessKey. Read anew when they change. Default /etc/sless/object-store.
+	CredentialsDir string `json:"credentialsDir,omitempty"`
 }
 
 // Registry is the platform's container registry, of which the operator has a section with more.
@@ -53,7 +52,8 @@ type Registry struct {
 	Insecure bool `json:"insecure,omitempty"`
 	// CAFile is a PEM bundle to trust besides the system's.
 	CAFile string `json:"caFile,omitempty"`
-	// PullConfigFile is a Docker config.json with pull credentials. Read anew for each download.
+	// PullConfigFile is a Docker config.json with pull credentials. Read anew for each download. Default /etc/sless/registry-pull/config.json,
+	// if there is a Host.
 	PullConfigFile string `json:"pullConfigFile,omitempty"`
 }
 
@@ -175,13 +175,16 @@ type UserInfo struct {
 	CAFile string `json:"caFile,omitempty"`
 }
 
-// Load reads, defaults and validates the file at path.
+// Load reads, defaults and validates the file at path, and looks whether the files that it names are there.
 func Load(path string) (*Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	config, err := Parse(text)
+	if err == nil {
+		err = config.checkFiles()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
@@ -213,7 +216,11 @@ func Parse(text []byte) (*Config, error) {
 
 func (c *Config) setDefaults() {
 	setDefault(&c.ObjectStore.Region, "us-east-1")
+	setDefault(&c.ObjectStore.CredentialsDir, "/etc/sless/object-store")
 	setDefault(&c.Registry.Repository, "sless-{namespace}")
+	if c.Registry.Host != "" {
+		setDefault(&c.Registry.PullConfigFile, "/etc/sless/registry-pull/config.json")
+	}
 	setDefault(&c.Gateway.InternalURL, "http://gateway-internal.sless-system.svc:8082")
 	setDefault(&c.Gateway.TokenFile, "/var/run/secrets/sless/gateway/token")
 	setDefault(&c.Build.MaxArchiveBytes, 256<<20)
@@ -256,16 +263,14 @@ func (a *Auth) claims() map[string]*Claims {
 
 // validate names every wrong field at once.
 func (c *Config) validate() error {
-	var errs []error
-	wrong := func(field, rule string) { errs = append(errs, fmt.Errorf("%s %s", field, rule)) }
-	for field, value := range map[string]string{
-		"objectStore.endpoint": c.ObjectStore.Endpoint, "objectStore.bucket": c.ObjectStore.Bucket, "objectStore.credentialsDir": c.ObjectStore.CredentialsDir,
-	} {
+	var problems problems
+	wrong := problems.add
+	for field, value := range map[string]string{"objectStore.endpoint": c.ObjectStore.Endpoint, "objectStore.bucket": c.ObjectStore.Bucket} {
 		if value == "" {
 			wrong(field, "is required")
 		}
 	}
-	if !isURL(c.ObjectStore.Endpoint) {
+	if c.ObjectStore.Endpoint != "" && !isURL(c.ObjectStore.Endpoint) {
 		wrong("objectStore.endpoint", "must be an http or https URL")
 	}
 	if !isURL(c.Gateway.InternalURL) {
@@ -279,7 +284,7 @@ func (c *Config) validate() error {
 		wrong("apiserver.limits", "must not be negative")
 	}
 	c.APIServer.Auth.validate(func(field, rule string) { wrong("apiserver.auth."+field, rule) })
-	return errors.Join(errs...)
+	return problems.err()
 }
 
 func (a *Auth) validate(wrong func(field, rule string)) {

@@ -76,6 +76,9 @@ func New(kind Kind, cfg config.Config, client kubernetes.Interface) (*Service, e
 	if err != nil {
 		return nil, err
 	}
+	if err := images.CheckAccount(); err != nil {
+		return nil, err
+	}
 	sources, err := source.New(cfg, guard)
 	if err != nil {
 		return nil, err

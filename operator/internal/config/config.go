@@ -3,7 +3,6 @@ package config
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 )
 
@@ -71,12 +71,12 @@ type Registry struct {
 	Insecure bool `json:"insecure,omitempty"`
 	// CAFile is a PEM bundle to trust besides the system's.
 	CAFile string `json:"caFile,omitempty"`
-	// PushSecretName names the dockerconfigjson Secret in sless-build that kaniko pushes with. The operator reads its own copy from PushConfigFile.
-	PushSecretName string `json:"pushSecretName"`
-	// PushConfigFile is a Docker config.json with push credentials. Read anew for each build.
-	PushConfigFile string `json:"pushConfigFile"`
+	// PushConfigFile is a Docker config.json with push credentials. Read anew for each build; of a build Job only kaniko is given it.
+	// Default /etc/sless/registry-push/config.json.
+	PushConfigFile string `json:"pushConfigFile,omitempty"`
 	// PullConfigFile is a Docker config.json with pull credentials; it is copied into every sless-fn-* namespace.
-	PullConfigFile string `json:"pullConfigFile"`
+	// Default /etc/sless/registry-pull/config.json.
+	PullConfigFile string `json:"pullConfigFile,omitempty"`
 	// AllowAnonymousPush accepts a registry that takes pushes without credentials. Default false: such a registry is refused at start.
 	AllowAnonymousPush bool `json:"allowAnonymousPush,omitempty"`
 }
@@ -93,8 +93,8 @@ type ObjectStore struct {
 	VirtualHost bool `json:"virtualHost,omitempty"`
 	// CAFile is a PEM bundle to trust besides the system's.
 	CAFile string `json:"caFile,omitempty"`
-	// CredentialsDir holds the files accessKeyID and secretAccessKey. Read anew for each build.
-	CredentialsDir string `json:"credentialsDir"`
+	// CredentialsDir holds the files accessKeyID and secretAccessKey. Read anew for each build. Default /etc/sless/object-store.
+	CredentialsDir string `json:"credentialsDir,omitempty"`
 }
 
 // Build bounds builds.
@@ -180,13 +180,16 @@ type Gateway struct {
 // maxKeepImages is how many images the status of a Function has room for.
 const maxKeepImages = 50
 
-// Load reads, defaults and validates the file at path.
+// Load reads, defaults and validates the file at path, and looks whether the files that it names are there.
 func Load(path string) (*Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	config, err := Parse(text)
+	if err == nil {
+		err = config.checkFiles()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
@@ -206,6 +209,9 @@ func Parse(text []byte) (*Config, error) {
 func (c *Config) setDefaults() {
 	c.ExternalURL = strings.TrimRight(c.ExternalURL, "/")
 	setDefault(&c.Registry.Repository, "sless-{namespace}")
+	setDefault(&c.Registry.PushConfigFile, "/etc/sless/registry-push/config.json")
+	setDefault(&c.Registry.PullConfigFile, "/etc/sless/registry-pull/config.json")
+	setDefault(&c.ObjectStore.CredentialsDir, "/etc/sless/object-store")
 	setDefault(&c.ObjectStore.Region, "us-east-1")
 	setDefault(&c.Build.MaxConcurrent, 4)
 	setDefault(&c.Build.MaxConcurrentPerNamespace, max(1, c.Build.MaxConcurrent/2))
@@ -236,12 +242,16 @@ func setDefault[T comparable](field *T, value T) {
 
 // validate names every wrong field at once.
 func (c *Config) validate() error {
-	var errs []error
-	wrong := func(field, rule string) { errs = append(errs, fmt.Errorf("%s %s", field, rule)) }
-	if c.ExternalURL != "" {
-		if u, err := url.Parse(c.ExternalURL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.RawQuery != "" {
-			wrong("externalURL", "must be an http or https URL such as https://functions.example.org")
-		}
+	var problems problems
+	wrong := problems.add
+	if c.ExternalURL == "" && c.Domain == "" {
+		wrong("externalURL", "is required, as the address at which the gateway is reached; or domain, for a host of each function's own")
+	}
+	if c.ExternalURL != "" && !isURL(c.ExternalURL) {
+		wrong("externalURL", "must be an http or https URL such as https://functions.example.org")
+	}
+	if c.Domain != "" && len(validation.IsDNS1123Subdomain(c.Domain)) > 0 {
+		wrong("domain", "must be a domain such as functions.example.org")
 	}
 	if len(c.Runtimes) == 0 {
 		wrong("runtimes", "must have an entry")
@@ -259,14 +269,18 @@ func (c *Config) validate() error {
 		}
 	}
 	for field, value := range map[string]string{
-		"registry.host": c.Registry.Host, "registry.pushConfigFile": c.Registry.PushConfigFile, "registry.pushSecretName": c.Registry.PushSecretName,
-		"registry.pullConfigFile": c.Registry.PullConfigFile, "objectStore.endpoint": c.ObjectStore.Endpoint,
-		"objectStore.bucket": c.ObjectStore.Bucket, "objectStore.credentialsDir": c.ObjectStore.CredentialsDir,
+		"registry.host": c.Registry.Host, "objectStore.endpoint": c.ObjectStore.Endpoint, "objectStore.bucket": c.ObjectStore.Bucket,
 		"build.kanikoImage": c.Build.KanikoImage, "build.checkImage": c.Build.CheckImage,
 	} {
 		if value == "" {
 			wrong(field, "is required")
 		}
+	}
+	if strings.Contains(c.Registry.Host, "/") {
+		wrong("registry.host", "must be a host and a port if it has one, such as registry.example.org; the path goes into registry.repository")
+	}
+	if c.ObjectStore.Endpoint != "" && !isURL(c.ObjectStore.Endpoint) {
+		wrong("objectStore.endpoint", "must be an http or https URL such as https://s3.example.org")
 	}
 	if !strings.Contains(c.Registry.Repository, "{namespace}") {
 		wrong("registry.repository", "must contain {namespace}, or tenants would share a repository")
@@ -287,7 +301,12 @@ func (c *Config) validate() error {
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return problems.err()
+}
+
+func isURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.RawQuery == ""
 }
 
 func (b *Build) validate(wrong func(field, rule string)) {

@@ -6,18 +6,23 @@ import (
 	"testing"
 )
 
-// TestExampleOfTheInstallPage holds that the configuration which the page shows is one.
-func TestExampleOfTheInstallPage(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/install.md")
+// TestFileOfTheInstall holds that config/default/config.yaml asks for what is missing and for nothing else.
+func TestFileOfTheInstall(t *testing.T) {
+	text, err := os.ReadFile("../../../config/default/config.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(page), "```yaml\n# config.yaml\n")
-	example, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatal("the page has no config.yaml")
+	_, err = Parse(text)
+	if err == nil {
+		t.Fatal("the file is accepted as it is")
 	}
-	config, err := Parse([]byte(example))
+	for problem := range strings.Lines(err.Error()) {
+		if !strings.Contains(problem, "is required") && !strings.HasPrefix(problem, "runtimes[") {
+			t.Errorf("the file is wrong: %s", problem)
+		}
+	}
+	config, err := Parse([]byte(strings.NewReplacer(`externalURL: ""`, `externalURL: "https://functions.example.org"`, `host: ""`, `host: "registry.example.org"`,
+		`endpoint: ""`, `endpoint: "https://s3.example.org"`, `bucket: ""`, `bucket: "sless"`, `mage: ""`, `mage: "registry.example.org/i@sha256:0"`).Replace(string(text))))
 	if err != nil {
 		t.Fatal(err)
 	}

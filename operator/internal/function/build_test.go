@@ -28,7 +28,7 @@ externalURL: https://functions.example.org
 runtimes:
 - {name: python3.11, language: python, image: "registry.example.org/python@sha256:aa"}
 - {name: nodejs20, language: node, image: "registry.example.org/node@sha256:bb"}
-registry: {host: registry.example.org, pushConfigFile: a, pushSecretName: p, pullConfigFile: b}
+registry: {host: registry.example.org, pushConfigFile: a, pullConfigFile: b}
 objectStore: {endpoint: "https://s3.example.org", bucket: sless, credentialsDir: d}
 build: {kanikoImage: k, checkImage: o}
 `))

@@ -60,6 +60,8 @@ const (
 	caFile     = "ca.crt"
 	recipePath = "/kaniko/sless"
 	dockerfile = "Dockerfile"
+	// pushFile is a key of the Job's Secret: the credentials that only kaniko is given.
+	pushFile = "push.json"
 )
 
 // The containers of the pod, in their order.
@@ -256,8 +258,8 @@ func buildVolumes(spec Spec, cfg config.Config) []corev1.Volume {
 	volumes := []corev1.Volume{
 		{Name: "recipe", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: JobName(spec.Key)}}}},
 		{Name: "push", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: cfg.Registry.PushSecretName,
-			Items:      []corev1.KeyToPath{{Key: corev1.DockerConfigJsonKey, Path: "config.json"}},
+			SecretName: JobName(spec.Key),
+			Items:      []corev1.KeyToPath{{Key: pushFile, Path: "config.json"}},
 		}}},
 	}
 	if spec.Parcel != nil {

@@ -17,13 +17,13 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 var plain = config.Config{
-	Registry: config.Registry{Host: "registry.example.org", PushSecretName: "registry-push"},
+	Registry: config.Registry{Host: "registry.example.org"},
 	Build:    config.Build{KanikoImage: "registry.example.org/kaniko@sha256:1", CheckImage: "registry.example.org/operator@sha256:2", Memory: "2Gi", VolumeSize: "4Gi"},
 }
 
 // closed is the configuration of a closed network.
 var closed = config.Config{
-	Registry:    config.Registry{Host: "registry:5000", PushSecretName: "registry-push", Insecure: true, CAFile: "ca.crt"},
+	Registry:    config.Registry{Host: "registry:5000", Insecure: true, CAFile: "ca.crt"},
 	ObjectStore: config.ObjectStore{CAFile: "store.crt"},
 	Build: config.Build{
 		KanikoImage: "registry:5000/kaniko@sha256:1", CheckImage: "registry:5000/operator@sha256:2", Memory: "128Mi", CPU: "50m", VolumeSize: "1Gi",

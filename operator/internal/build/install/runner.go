@@ -68,11 +68,15 @@ func (r *Runner) applyParts(ctx context.Context, spec Spec, job *batchv1.Job) er
 	if err != nil {
 		return fault.Transient(v1alpha1.ReasonBuildFailed, "the platform's pull credentials can't be read: %v", err)
 	}
+	push, err := os.ReadFile(r.config.Registry.PushConfigFile)
+	if err != nil {
+		return fault.Transient(v1alpha1.ReasonBuildFailed, "the platform's push credentials can't be read: %v", err)
+	}
 	trust, err := r.trust()
 	if err != nil {
 		return fault.Transient(v1alpha1.ReasonBuildFailed, "a CA bundle of the platform can't be read: %v", err)
 	}
-	secrets := map[string][]byte{corev1.DockerConfigJsonKey: pull}
+	secrets := map[string][]byte{corev1.DockerConfigJsonKey: pull, pushFile: push}
 	if spec.Parcel != nil {
 		address, err := r.signer.SignParcel(ctx, spec.Parcel.Object, time.Duration(spec.TimeoutSeconds+graceSeconds)*time.Second)
 		if err != nil {

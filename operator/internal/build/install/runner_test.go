@@ -50,7 +50,10 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-const pullCredentials = `{"auths":{}}`
+const (
+	pullCredentials = `{"auths":{}}`
+	pushCredentials = `{"auths":{"registry.example.org":{}}}`
+)
 
 // signer answers what it was asked.
 type signer struct{}
@@ -62,9 +65,12 @@ func (signer) SignParcel(_ context.Context, object string, valid time.Duration) 
 func newRunner(t *testing.T) *Runner {
 	t.Helper()
 	cfg := plain
-	cfg.Registry.PullConfigFile = filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(cfg.Registry.PullConfigFile, []byte(pullCredentials), 0o600); err != nil {
-		t.Fatal(err)
+	folder := t.TempDir()
+	cfg.Registry.PullConfigFile, cfg.Registry.PushConfigFile = filepath.Join(folder, "pull.json"), filepath.Join(folder, "push.json")
+	for file, text := range map[string]string{cfg.Registry.PullConfigFile: pullCredentials, cfg.Registry.PushConfigFile: pushCredentials} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return NewRunner(client, cfg, signer{})
 }
@@ -111,6 +117,9 @@ func checkStarted(t *testing.T, spec Spec) *batchv1.Job {
 	}
 	if string(pull.Data[corev1.DockerConfigJsonKey]) != pullCredentials {
 		t.Errorf("pull credentials %q", pull.Data)
+	}
+	if string(pull.Data[pushFile]) != pushCredentials {
+		t.Errorf("push credentials %q", pull.Data)
 	}
 	for _, owners := range [][]metav1.OwnerReference{recipe.OwnerReferences, pull.OwnerReferences} {
 		if len(owners) != 1 || owners[0].UID != job.UID {

@@ -80,6 +80,25 @@ func (r *Registry) options(ctx context.Context, configFile string) []remote.Opti
 // platform is the operator's own; nodes of another kind need their own runtime images.
 var platform = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 
+// CheckAccount says whether there is an account to push with, which a registry that is fit asks for.
+func (r *Registry) CheckAccount() error {
+	if r.config.AllowAnonymousPush {
+		return nil
+	}
+	host, err := name.NewRegistry(r.config.Host)
+	if err != nil {
+		return fmt.Errorf("registry.host: %w", err)
+	}
+	account, err := keychain{host: r.config.Host, file: r.config.PushConfigFile}.Resolve(host)
+	if err == nil && account == authn.Anonymous {
+		err = fmt.Errorf("%s has no account for registry.host %s; make the Secret with a login there", r.config.PushConfigFile, r.config.Host)
+	}
+	if err != nil {
+		return fmt.Errorf("registry.pushConfigFile: %w", err)
+	}
+	return nil
+}
+
 // Check says whether the registry can be trusted with tenants' images: one that takes pushes without credentials gives
 // ErrAnonymousPush, unless the configuration insists.
 func (r *Registry) Check(ctx context.Context) error {

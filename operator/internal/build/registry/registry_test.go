@@ -222,6 +222,30 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestCheckAccount(t *testing.T) {
+	good := config.Registry{Host: "registry.example.org", Repository: "sless-{namespace}", PushConfigFile: credentialsFile(t, "registry.example.org", pushUser, password)}
+	other, absent, insists := good, good, good
+	other.Host = "other.example.org"
+	absent.PushConfigFile = filepath.Join(t.TempDir(), "absent")
+	insists.Host, insists.AllowAnonymousPush = "other.example.org", true
+	for name, test := range map[string]struct {
+		config config.Registry
+		want   string
+	}{
+		"an account":      {good, ""},
+		"for another":     {other, "has no account for registry.host other.example.org"},
+		"no file":         {absent, "registry.pushConfigFile: read registry credentials"},
+		"none is allowed": {insists, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := connect(t, test.config).CheckAccount()
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
 func TestResolveInThePlatformsRegistry(t *testing.T) {
 	s := newServer(t, false)
 	labelled := func(uid string) v1.Image {
