@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,9 @@ import (
 )
 
 const startTimeout = 3 * time.Minute
+
+//go:embed audit.yaml
+var auditPolicy string
 
 // Server is the address of kube-apiserver.
 var Server = fmt.Sprintf("https://%s:%d", plan.NodeIP, plan.APIPort)
@@ -82,9 +86,14 @@ func subjects() map[string]pki.Subject {
 	}
 }
 
+func (p Plane) auditPolicy() string { return p.Place.In("audit.yaml") }
+
 // Start brings the control plane up and waits until the API answers.
 func (p Plane) Start(ctx context.Context) error {
 	if _, err := p.Processes.Ensure(p.etcd()); err != nil {
+		return err
+	}
+	if err := os.WriteFile(p.auditPolicy(), []byte(auditPolicy), 0o644); err != nil {
 		return err
 	}
 	if _, err := p.Processes.Ensure(p.apiserver()); err != nil {

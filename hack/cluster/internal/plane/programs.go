@@ -31,7 +31,7 @@ func (p Plane) etcd() process.Spec {
 
 func (p Plane) apiserver() process.Spec {
 	file := func(name string) string { return p.Place.In("pki", name) }
-	return p.spec("kube-apiserver",
+	spec := p.spec("kube-apiserver",
 		"--bind-address="+plan.NodeIP,
 		"--advertise-address="+plan.NodeIP,
 		fmt.Sprintf("--secure-port=%d", plan.APIPort),
@@ -56,7 +56,13 @@ func (p Plane) apiserver() process.Spec {
 		"--enable-admission-plugins=NodeRestriction",
 		"--anonymous-auth=false",
 		"--profiling=false",
+		"--audit-policy-file="+p.auditPolicy(),
+		"--audit-log-path="+p.Place.Log("audit"),
+		// In MB, and number of older files: the requests of some runs of all tests.
+		"--audit-log-maxsize=100", "--audit-log-maxbackup=4",
 	)
+	spec.Version = auditPolicy
+	return spec
 }
 
 func (p Plane) controllerManager() process.Spec {
