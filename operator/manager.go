@@ -136,7 +136,7 @@ func addControllers(mgr ctrl.Manager, cfg *config.Config, kind build.Kind) error
 	if err != nil {
 		return fmt.Errorf("make the builder: %w", err)
 	}
-	tenants := &tenant.Tenants{Client: mgr.GetClient(), PullConfigFile: cfg.Registry.PullConfigFile, Network: cfg.Network}
+	tenants := &tenant.Tenants{Client: mgr.GetClient(), PullConfigFile: cfg.Registry.PullConfigFile, Network: cfg.Network, Limits: cfg.Tenants}
 	environments := &env.Store{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
 	gateways := &function.GatewayPods{Client: mgr.GetClient(), HTTP: directClient(), AdminPort: gatewayAdminPort}
 	for _, runnable := range []interface{ Start(context.Context) error }{builder, tenants, gateways} {

@@ -10,6 +10,10 @@ package main
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=sless-operator-tenant;sless-apiserver-tenant,verbs=bind
 //
+// What bounds a user's namespace bounds its functions too.
+//
+// +kubebuilder:rbac:groups="",resources=resourcequotas;limitranges,verbs=list;watch
+//
 // Build Jobs.
 //
 // +kubebuilder:rbac:groups=batch,namespace=sless-build,resources=jobs,verbs=get;list;watch;create;patch;delete

@@ -110,7 +110,9 @@ func (w *walker) walk(name, prefix string) error {
 
 // kinds are the types of values as the reader of a YAML file knows them.
 var kinds = map[string]string{
-	"string": "text", "Prefix": "text", "bool": "yes or no", "int": "number", "int32": "number", "int64": "number", "float64": "number",
+	"*ResourceQuotaSpec": "spec of a ResourceQuota",
+	"*LimitRangeSpec":    "spec of a LimitRange",
+	"string":             "text", "Prefix": "text", "bool": "yes or no", "int": "number", "int32": "number", "int64": "number", "float64": "number",
 }
 
 func isRaw(t types.Type) bool {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
@@ -35,6 +36,8 @@ type Config struct {
 	RuntimeUpgrade RuntimeUpgrade `json:"runtimeUpgrade,omitempty"`
 	// Function has the defaults and bounds of function pods.
 	Function Function `json:"function,omitempty"`
+	// Tenants bounds what one user's namespace may have.
+	Tenants Tenants `json:"tenants,omitempty"`
 	// Network says which addresses that a tenant names may be called.
 	Network Network `json:"network,omitempty"`
 	// Gateway is how the operator calls the gateway.
@@ -153,6 +156,16 @@ type Function struct {
 	TmpSize string `json:"tmpSize,omitempty"`
 	// ProgressDeadlineSeconds is how long pods of a new version may take to become ready. Default 120.
 	ProgressDeadlineSeconds int32 `json:"progressDeadlineSeconds,omitempty"`
+}
+
+// Tenants bounds what one user's namespace may have.
+type Tenants struct {
+	// MaxFunctions is how many Functions a namespace may have; what is deployed already stays. Default 0, which is no limit.
+	MaxFunctions int `json:"maxFunctions,omitempty"`
+	// ResourceQuota bounds the pods of a namespace's functions and jobs, unless a quota of the namespace itself does. Absent: none.
+	ResourceQuota *corev1.ResourceQuotaSpec `json:"resourceQuota,omitempty"`
+	// LimitRange bounds each of these pods, unless a range of the namespace itself does. Absent: none.
+	LimitRange *corev1.LimitRangeSpec `json:"limitRange,omitempty"`
 }
 
 // Network says which addresses that a tenant names may be called from the operator. Loopback, link-local, private and the cluster's own
@@ -294,6 +307,9 @@ func (c *Config) validate() error {
 		}
 	}
 	c.Build.validate(wrong)
+	if c.Tenants.MaxFunctions < 0 {
+		wrong("tenants.maxFunctions", "must be at least 0, which is no limit")
+	}
 	for field, ranges := range map[string][]string{"allowedCIDRs": c.Network.AllowedCIDRs, "deniedCIDRs": c.Network.DeniedCIDRs} {
 		for i, cidr := range ranges {
 			if _, err := netip.ParsePrefix(cidr); err != nil {

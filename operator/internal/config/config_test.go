@@ -60,6 +60,8 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 		"function's quantity":     {more, "function: {tmpSize: lots}\n" + more, "function.tmpSize must be a quantity"},
 		"no range":                {more, "network: {deniedCIDRs: [10.0.0.1]}\n" + more, "network.deniedCIDRs[0] must be an address range"},
 		"no allowed range":        {more, "network: {allowedCIDRs: [all]}\n" + more, "network.allowedCIDRs[0] must be an address range"},
+		"no number":               {more, "tenants: {maxFunctions: -1}\n" + more, "tenants.maxFunctions must be at least 0"},
+		"no quota":                {more, "tenants: {resourceQuota: {hard: {pods: many}}}\n" + more, "quantities must match"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(good, test.old, test.new, 1)

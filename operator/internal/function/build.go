@@ -2,6 +2,7 @@ package function
 
 import (
 	"encoding/json"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -62,12 +63,12 @@ func inputs(s *scope) string {
 
 // waitsForTurn says that a Deployment would get other pods of the same image although the tenant has changed nothing. Pods that do not
 // become ready are no loss, and another image is gone to only in turn, and gone back from at once.
-func waitsForTurn(current *appsv1.Deployment, desired *appsv1ac.DeploymentApplyConfiguration) bool {
+func waitsForTurn(current *appsv1.Deployment, desired *appsv1ac.DeploymentApplyConfiguration, now time.Time) bool {
 	return current != nil && current.Spec.Template.Labels[revisionLabel] != "" &&
 		current.Spec.Template.Labels[revisionLabel] != desired.Spec.Template.Labels[revisionLabel] &&
 		!changedByTenant(current, desired) &&
 		current.Spec.Template.Spec.Containers[0].Image == *desired.Spec.Template.Spec.Containers[0].Image &&
-		!judgeDeployment(current, *desired.Spec.Replicas).overdue
+		!judgeDeployment(current, *desired.Spec.Replicas, now).overdue
 }
 
 // changedByTenant says that a Deployment would get what the tenant has changed.

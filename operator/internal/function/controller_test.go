@@ -462,3 +462,32 @@ func (s *stage) passes() int {
 	defer s.builder.mu.Unlock()
 	return s.builder.followed
 }
+
+// A Function that is one too many says so, is not built, and comes about when there is room; what is deployed stays when the limit is
+// lowered.
+func TestNumberOfFunctions(t *testing.T) {
+	s := newStage(t)
+	cfg := testConfig(t)
+	cfg.Tenants.MaxFunctions = 2
+	s.start(cfg)
+	for _, name := range []string{"first", "second", "third"} {
+		s.function(name, codeHash(name))
+		s.built(name, name)
+	}
+	s.rollOut("first")
+	s.rollOut("second")
+	ready := meta.FindStatusCondition(s.ready("third", metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded).Status.Conditions, v1alpha1.Ready)
+	if !strings.Contains(ready.Message, "may have 2 Functions") || s.deployment("third") != nil {
+		t.Errorf("the third says %q", ready.Message)
+	}
+	cfg = testConfig(t)
+	cfg.Tenants.MaxFunctions = 1
+	s.start(cfg)
+	s.change("second", func(f *v1alpha1.Function) { f.Spec.Replicas = new(int32(0)) })
+	s.eventually("the second goes on being served as its spec says", func() string {
+		if n := *s.deployment("second").Spec.Replicas; n != 0 {
+			return fmt.Sprintf("%d replicas", n)
+		}
+		return ""
+	})
+}

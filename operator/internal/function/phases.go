@@ -12,6 +12,7 @@ import (
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/build"
 	"github.com/naeel/sless/operator/internal/build/fault"
 	"github.com/naeel/sless/operator/internal/reconcile"
 	"github.com/naeel/sless/operator/internal/tenant"
@@ -36,7 +37,38 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 	if err == nil && deployment.DeletionTimestamp.IsZero() {
 		s.deployment = deployment
 	}
-	return nil
+	return r.checkNumber(ctx, s)
+}
+
+// checkNumber ends the pass for a Function that is one too many. As with a quota, what is deployed stays when the limit is lowered.
+func (r *Reconciler) checkNumber(ctx context.Context, s *scope) error {
+	most := r.Config.Tenants.MaxFunctions
+	if most == 0 || s.deployment != nil {
+		return nil
+	}
+	var list v1alpha1.FunctionList
+	if err := r.Client.List(ctx, &list, client.InNamespace(s.function.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Functions of %s: %w", s.function.Namespace, err)
+	}
+	if countOlder(list.Items, s.function) < most {
+		return nil
+	}
+	r.Builder.Forget(build.Owner{Namespace: s.function.Namespace, Name: s.function.Name})
+	s.stop(fault.Terminal(v1alpha1.ReasonQuotaExceeded,
+		"namespace %s may have %d Functions, and has as many that are older; delete one, or ask the platform's engineer for more (tenants.maxFunctions)", s.function.Namespace, most), reconcile.Recheck)
+	return reconcile.Stop
+}
+
+// countOlder counts the Functions that stay and come before another. Of those made in the same second the names decide.
+func countOlder(list []v1alpha1.Function, function *v1alpha1.Function) (older int) {
+	for i := range list {
+		other := &list[i]
+		order := other.CreationTimestamp.Compare(function.CreationTimestamp.Time)
+		if other.DeletionTimestamp.IsZero() && (order < 0 || order == 0 && other.Name < function.Name) {
+			older++
+		}
+	}
+	return older
 }
 
 // reconcileTenant makes the namespace for the children when the image is there to run in it.
@@ -107,7 +139,7 @@ func (r *Reconciler) reconcileDeployment(ctx context.Context, s *scope) error {
 		r.leave(s)
 		desired, revision = buildDeployment(s, r.Config)
 	}
-	if waitsForTurn(s.deployment, desired) && !s.mayReplace() {
+	if waitsForTurn(s.deployment, desired, s.now) && !s.mayReplace() {
 		s.deployed, s.revision, s.podsWait = true, s.deployment.Spec.Template.Labels[revisionLabel], true
 		return r.scale(ctx, s)
 	}
@@ -155,7 +187,7 @@ func (r *Reconciler) observeRollout(ctx context.Context, s *scope) error {
 	if !s.deployed {
 		return nil
 	}
-	s.rollout = judgeDeployment(s.deployment, s.replicas())
+	s.rollout = judgeDeployment(s.deployment, s.replicas(), s.now)
 	if s.rollout.complete || s.rollout.unobserved || s.replicas() == 0 {
 		return nil
 	}

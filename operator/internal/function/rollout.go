@@ -46,10 +46,12 @@ const (
 	// pullGrace is how long a pull may fail before it counts: in a new namespace the first one may be refused for some seconds, and
 	// a registry may restart.
 	pullGrace = 30 * time.Second
+	// refusalGrace is how long the cluster may refuse pods before it counts: it does so for moments after a quota was made.
+	refusalGrace = 10 * time.Second
 )
 
 // judgeDeployment judges a roll-out by the Deployment alone.
-func judgeDeployment(deployment *appsv1.Deployment, wanted int32) rollout {
+func judgeDeployment(deployment *appsv1.Deployment, wanted int32, now time.Time) rollout {
 	status := &deployment.Status
 	o := rollout{wanted: wanted, unobserved: status.ObservedGeneration < deployment.Generation}
 	if o.unobserved {
@@ -72,6 +74,10 @@ func judgeDeployment(deployment *appsv1.Deployment, wanted int32) rollout {
 		o.overdue = o.overdue || (condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse)
 		switch {
 		case condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue:
+			if now.Sub(condition.LastTransitionTime.Time) < refusalGrace {
+				o.message += "; the cluster refuses the pods: " + condition.Message
+				continue
+			}
 			o.problem = fault.Terminal(v1alpha1.ReasonQuotaExceeded, "the cluster refuses the pods: %s", condition.Message)
 		case condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse && o.problem == nil:
 			o.problem = fault.Terminal(v1alpha1.ReasonProgressDeadlineExceeded, "the pods did not become ready in time: %s", o.message)

@@ -24,7 +24,11 @@ func deploymentWith(total, updated, available int32, conditions ...appsv1.Deploy
 }
 
 func TestJudgeDeployment(t *testing.T) {
-	refused := appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: small"}
+	now := time.Unix(1700000000, 0)
+	refusedFor := func(age time.Duration) appsv1.DeploymentCondition {
+		return appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: small", LastTransitionTime: metav1.NewTime(now.Add(-age))}
+	}
+	refused := refusedFor(time.Minute)
 	late := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}
 	unseen := deploymentWith(1, 1, 1)
 	unseen.Generation = 3
@@ -42,12 +46,13 @@ func TestJudgeDeployment(t *testing.T) {
 		"old pods left":      {deploymentWith(2, 1, 2), 1, false, "1 pods have yet to go", ""},
 		"going off":          {deploymentWith(2, 2, 2), 0, false, "2 pods have yet to go", ""},
 		"quota":              {deploymentWith(0, 0, 0, refused), 1, false, "", v1alpha1.ReasonQuotaExceeded},
+		"quota just made":    {deploymentWith(0, 0, 0, refusedFor(time.Second)), 1, false, "exceeded quota: small", ""},
 		"too late":           {deploymentWith(1, 1, 0, late), 1, false, "", v1alpha1.ReasonProgressDeadlineExceeded},
 		"quota and too late": {deploymentWith(0, 0, 0, refused, late), 1, false, "", v1alpha1.ReasonQuotaExceeded},
 		"late, then done":    {deploymentWith(1, 1, 1, late), 1, true, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := judgeDeployment(test.deployment, test.wanted)
+			o := judgeDeployment(test.deployment, test.wanted, now)
 			if o.complete != test.complete || !strings.Contains(o.message, test.message) {
 				t.Errorf("got complete %v, %q; want %v, %q", o.complete, o.message, test.complete, test.message)
 			}
@@ -96,7 +101,7 @@ func TestJudgePods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: metav1.NewTime(now.Add(-test.age))}}
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{test.status}
-			o := judgeDeployment(deploymentWith(1, 1, 0), 1)
+			o := judgeDeployment(deploymentWith(1, 1, 0), 1, now)
 			o.judgePods([]corev1.Pod{pod}, now)
 			reason, message := "", o.message
 			if o.problem != nil {
@@ -117,20 +122,20 @@ func TestJudgePodsOfSeveral(t *testing.T) {
 	homeless := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: corev1.PodStatus{
 		Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "Insufficient memory"}},
 	}}
-	o := judgeDeployment(deploymentWith(3, 2, 1), 2)
+	o := judgeDeployment(deploymentWith(3, 2, 1), 2, now)
 	o.judgePods([]corev1.Pod{ready, leaving, homeless}, now)
 	if o.ready != 1 || o.problem != nil || !strings.Contains(o.message, "Insufficient memory") {
 		t.Errorf("got %+v", o)
 	}
 	late := deploymentWith(1, 1, 0, appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse})
-	o = judgeDeployment(late, 1)
+	o = judgeDeployment(late, 1, now)
 	o.judgePods([]corev1.Pod{homeless}, now)
 	if o.problem == nil || o.problem.Reason != v1alpha1.ReasonProgressDeadlineExceeded || !strings.Contains(o.problem.Message, "Insufficient memory") {
 		t.Errorf("got %+v", o.problem)
 	}
 	// A version that was late and is taken back leaves its mark on the Deployment until its pods have gone.
 	late.Status.Replicas, late.Status.AvailableReplicas = 2, 1
-	o = judgeDeployment(late, 1)
+	o = judgeDeployment(late, 1, now)
 	o.judgePods([]corev1.Pod{ready}, now)
 	if o.problem != nil || o.overdue || o.complete {
 		t.Errorf("taken back: got %+v", o)

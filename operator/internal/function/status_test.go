@@ -19,14 +19,14 @@ import (
 func serving() *scope {
 	s := testScope(testFunction())
 	s.deployment, s.deployed, s.revision = deploymentWith(1, 1, 1), true, "r1"
-	s.rollout = judgeDeployment(s.deployment, 1)
+	s.rollout = judgeDeployment(s.deployment, 1, s.now)
 	s.triggers = triggers{any: true, enabled: true, enabledHTTP: true}
 	s.routing = Routing{Complete: true}
 	return s
 }
 
 func withDeployment(s *scope, d *appsv1.Deployment) *scope {
-	s.deployment, s.rollout = d, judgeDeployment(d, s.replicas())
+	s.deployment, s.rollout = d, judgeDeployment(d, s.replicas(), s.now)
 	return s
 }
 

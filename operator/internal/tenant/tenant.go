@@ -41,6 +41,8 @@ type Tenants struct {
 	PullConfigFile string
 	// Network has the address ranges that functions may call although they are private, and those that they may not.
 	Network config.Network
+	// Limits bound the tenants whose namespace has no quota.
+	Limits config.Tenants
 
 	mu      sync.Mutex
 	applied map[string]applied // by the user's namespace; guarded by mu
@@ -90,7 +92,11 @@ func (t *Tenants) Ensure(ctx context.Context, namespace string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	return made.Name, t.ensureBoundaries(ctx, made, pullConfig)
+	limits, err := t.userLimits(ctx, namespace)
+	if err != nil {
+		return "", err
+	}
+	return made.Name, t.ensureBoundaries(ctx, made, pullConfig, limits)
 }
 
 // ensureNamespace returns the tenant's namespace. One that is left from an earlier namespace of the user's name is removed first, so that
@@ -123,10 +129,14 @@ func (t *Tenants) ensureNamespace(ctx context.Context, user *corev1.Namespace) (
 }
 
 // ensureBoundaries writes the objects that bound a tenant unless they were written lately.
-func (t *Tenants) ensureBoundaries(ctx context.Context, made *corev1.Namespace, pullConfig []byte) error {
+func (t *Tenants) ensureBoundaries(ctx context.Context, made *corev1.Namespace, pullConfig []byte, limits limits) error {
 	key := made.Labels[names.NamespaceLabel]
+	bounds, err := limits.build(made.Name)
+	if err != nil {
+		return err
+	}
 	build := func(pullConfig []byte) []runtime.ApplyConfiguration {
-		return buildBoundaries(key, made.Name, made.Labels[names.UIDLabel], pullConfig, t.Network)
+		return append(buildBoundaries(key, made.Name, made.Labels[names.UIDLabel], pullConfig, t.Network), bounds...)
 	}
 	objects := build(pullConfig)
 	digest, err := digestOf(objects)
@@ -156,6 +166,9 @@ func (t *Tenants) ensureBoundaries(ctx context.Context, made *corev1.Namespace, 
 		if err != nil {
 			return fmt.Errorf("apply boundaries of Namespace %s: %w", made.Name, err)
 		}
+	}
+	if err := t.dropLimits(ctx, made.Name, limits); err != nil {
+		return err
 	}
 	// It comes last, so that it is true. The first of the objects is the namespace without it.
 	marked := corev1ac.Namespace(made.Name).WithLabels(namespaceLabels(key, made.Labels[names.UIDLabel])).WithAnnotations(map[string]string{boundariesAnnotation: mark})

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -277,6 +278,85 @@ func TestReleaseAndSweep(t *testing.T) {
 	if err := tenants.Release(t.Context(), "never-seen"); err != nil {
 		t.Error(err)
 	}
+}
+
+// What bounds the pods of a user's namespace bounds those of its functions, and follows it; without it the configuration does.
+func TestLimits(t *testing.T) {
+	tenants, _ := newTenants(t)
+	quantity := resource.MustParse
+	tenants.Limits = config.Tenants{
+		ResourceQuota: &corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: quantity("20")}},
+		LimitRange:    &corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: quantity("2")}}}},
+	}
+	user := newUser(t)
+	made := ensure(t, tenants, user.Name)
+	want := func(what string, quotas, ranges map[string]string) {
+		t.Helper()
+		if err := tenants.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		gotQuotas, gotRanges := map[string]string{}, map[string]string{}
+		var quotaList corev1.ResourceQuotaList
+		var rangeList corev1.LimitRangeList
+		for _, list := range []client.ObjectList{&quotaList, &rangeList} {
+			if err := cluster.Client.List(t.Context(), list, client.InNamespace(made)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, quota := range quotaList.Items {
+			gotQuotas[quota.Name] = encode(t, quota.Spec)
+		}
+		for _, limitRange := range rangeList.Items {
+			gotRanges[limitRange.Name] = encode(t, limitRange.Spec.Limits[0].Max)
+		}
+		if diff := cmp.Diff([]any{quotas, ranges}, []any{gotQuotas, gotRanges}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	configured := map[string]string{"sless-default": `{"hard":{"pods":"20"}}`}
+	configuredRange := map[string]string{"sless-default": `{"cpu":"2"}`}
+	want("no quota of its own", configured, configuredRange)
+
+	counted := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: user.Name, Name: "counted"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{"count/functions.sless.io": quantity("3"), corev1.ResourceSecrets: quantity("1")},
+	}}
+	scoped := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: user.Name, Name: "scoped"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{corev1.ResourcePods: quantity("1")}, Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort},
+	}}
+	create(t, counted)
+	create(t, scoped)
+	scopedCopy := `{"hard":{"pods":"1"},"scopes":["BestEffort"]}`
+	want("none that bounds all pods", map[string]string{"sless-default": configured["sless-default"], "scoped-user": scopedCopy}, configuredRange)
+
+	team := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: user.Name, Name: "team"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{"limits.cpu": quantity("4"), corev1.ResourceServices: quantity("1")},
+	}}
+	small := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: user.Name, Name: "small"}, Spec: corev1.LimitRangeSpec{
+		Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: quantity("1")}}},
+	}}
+	create(t, team)
+	create(t, small)
+	want("its own", map[string]string{"team-user": `{"hard":{"limits.cpu":"4"}}`, "scoped-user": scopedCopy}, map[string]string{"small-user": `{"cpu":"1"}`})
+
+	team.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: quantity("7")}
+	if err := cluster.Client.Update(t.Context(), team); err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []client.Object{scoped, small} {
+		if err := cluster.Client.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want("changed", map[string]string{"team-user": `{"hard":{"pods":"7"}}`}, configuredRange)
+}
+
+func encode(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 var update = flag.Bool("update", false, "write the golden files")
