@@ -57,7 +57,7 @@ kubernetes: bin/cluster ## kube-apiserver, etcd, kubectl, a registry and an obje
 
 .PHONY: generate verify
 OUT ?= .
-generate: bin/controller-gen ## make the CRDs, roles, deep copies, the provider's pages and the page of the configuration anew
+generate: bin/controller-gen ## make the CRDs, roles, deep copies, the provider's pages, the page of the configuration and the Helm chart anew
 	@mkdir -p $(OUT)/docs $(OUT)/terraform-provider-sless/docs $(OUT)/api/v1alpha1 $(OUT)/config/crd $(OUT)/config/rbac/operator $(OUT)/config/rbac/gateway $(OUT)/config/rbac/apiserver
 	bin/controller-gen object crd paths=./api/v1alpha1/... output:object:dir=$(OUT)/api/v1alpha1 output:crd:dir=$(OUT)/config/crd
 	bin/controller-gen rbac:roleName=sless-operator paths=./operator/... output:rbac:dir=$(OUT)/config/rbac/operator
@@ -65,6 +65,7 @@ generate: bin/controller-gen ## make the CRDs, roles, deep copies, the provider'
 	bin/controller-gen rbac:roleName=sless-apiserver paths=./apiserver/... output:rbac:dir=$(OUT)/config/rbac/apiserver
 	cd terraform-provider-sless && go run ./internal/docs -out $(abspath $(OUT))/terraform-provider-sless/docs
 	cd hack/tools && GOWORK=off go run ./configdoc $(CURDIR) $(abspath $(OUT))/docs/configuration.md
+	cd hack/release && GOWORK=off go run . chart $(CURDIR) $(abspath $(OUT))/config/helm/sless
 
 verify: generate bin/staticcheck ## generate, format, vet, lint, build each module alone; fails when that changes a file
 	@hack/verify.sh $(MODULES)

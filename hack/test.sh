@@ -66,6 +66,7 @@ for module in $modules; do
 done
 step unit go test -p 2 -timeout 30m "${unit[@]}"
 step tools env -C hack/cluster GOWORK=off go test -p 2 -timeout 10m ./...
+step release env -C hack/release GOWORK=off go test -count=1 -p 2 -timeout 10m ./...
 step runtimes make -C runtimes test
 # go test can't see that these depend on files outside of their module, so it must not remember their results.
 step dashboard go test -count=1 ./gateway/internal/metrics

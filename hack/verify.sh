@@ -13,7 +13,7 @@ if [ -n "$unformatted" ]; then
 fi
 
 # Each module by its own go.mod, as somebody who needs it alone would have it.
-for module in "$@" hack/cluster hack/tools; do
+for module in "$@" hack/cluster hack/release hack/tools; do
 	say "build and vet $module"
 	(cd "$module" && GOWORK=off go build -o /dev/null ./... && GOWORK=off go vet ./...)
 done
