@@ -203,7 +203,7 @@ func TestContext(t *testing.T) {
 			t.Errorf("remaining time %v", got["remaining"])
 		}
 		delete(got, "remaining")
-		if diff := cmp.Diff(map[string]any{"request_id": "id-2", "name": "fn", "namespace": "space", "version": "rev-1"}, got); diff != "" {
+		if diff := cmp.Diff(map[string]any{"request_id": "id-2", "name": "fn", "namespace": "space", "version": "rev-1", "traceparent": ""}, got); diff != "" {
 			t.Errorf("context (-want +got):\n%s", diff)
 		}
 	})

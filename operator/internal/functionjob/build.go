@@ -16,6 +16,7 @@ import (
 	"github.com/naeel/sless/operator/internal/config"
 	"github.com/naeel/sless/operator/internal/podspec"
 	"github.com/naeel/sless/operator/internal/tenant"
+	"github.com/naeel/sless/operator/internal/tracing"
 )
 
 const (
@@ -90,6 +91,7 @@ func buildJob(p parts) (*batchv1.Job, error) {
 		WithEnv(
 			corev1ac.EnvVar().WithName("SLESS_EVENT_FILE").WithValue(eventDirectory+"/"+eventFile),
 			corev1ac.EnvVar().WithName("SLESS_REQUEST_ID").WithValue(string(job.UID)), // what its lines in the log are found by
+			corev1ac.EnvVar().WithName("TRACEPARENT").WithValue(tracing.Parent(names.Hash(string(job.UID), strconv.FormatInt(job.Spec.RunID, 10))[:32])),
 		).
 		WithVolumeMounts(corev1ac.VolumeMount().WithName(eventVolume).WithMountPath(eventDirectory).WithReadOnly(true)).
 		// What the runtime writes is the result; the log's end is not, and would get into the status.

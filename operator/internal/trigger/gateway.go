@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/tracing"
 )
 
 const (
@@ -101,6 +102,7 @@ func (g *Gateway) try(ctx context.Context, call Call) (outcome Outcome, again bo
 	request.Header.Set("Authorization", "Bearer "+string(bytes.TrimSpace(token)))
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("X-Request-Id", call.ID)
+	request.Header.Set("Traceparent", tracing.Parent(call.ID))
 	outcome.Started = time.Now()
 	response, err := g.client.Do(request)
 	if err != nil {

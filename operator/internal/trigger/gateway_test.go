@@ -36,14 +36,14 @@ func problem(status int, code string) http.HandlerFunc {
 	}
 }
 
-var aCall = Call{Namespace: "ns", Function: "f", ID: "id", Event: `{"a": 1}`, Timeout: time.Minute, StartWithin: time.Millisecond}
+var aCall = Call{Namespace: "ns", Function: "f", ID: strings.Repeat("1d", 16), Event: `{"a": 1}`, Timeout: time.Minute, StartWithin: time.Millisecond}
 
 func TestCallSaysWhoCallsAndWhat(t *testing.T) {
-	type seen struct{ Method, Path, Token, ID, Type, Body string }
+	type seen struct{ Method, Path, Token, ID, Trace, Type, Body string }
 	var got seen
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		got = seen{r.Method, r.URL.Path, r.Header.Get("Authorization"), r.Header.Get("X-Request-Id"), r.Header.Get("Content-Type"), string(body)}
+		got = seen{r.Method, r.URL.Path, r.Header.Get("Authorization"), r.Header.Get("X-Request-Id"), strings.Split(r.Header.Get("Traceparent"), "-")[1], r.Header.Get("Content-Type"), string(body)}
 		_, _ = io.WriteString(w, `"fine"`)
 	}))
 	defer server.Close()
@@ -51,7 +51,7 @@ func TestCallSaysWhoCallsAndWhat(t *testing.T) {
 	if outcome := gateway.Call(t.Context(), aCall); outcome.Result != v1alpha1.RunSucceeded || outcome.Message != "" || outcome.Started.IsZero() || outcome.Duration <= 0 {
 		t.Errorf("outcome %+v", outcome)
 	}
-	want := seen{"POST", "/invoke/ns/f", "Bearer first", "id", "application/json", `{"a": 1}`}
+	want := seen{"POST", "/invoke/ns/f", "Bearer first", aCall.ID, aCall.ID, "application/json", `{"a": 1}`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}

@@ -2,6 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
+import http from 'node:http';
 import path from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -26,7 +27,21 @@ const actions = {
     namespace: context.functionNamespace,
     version: context.functionVersion,
     remaining: context.getRemainingTimeInMillis(),
+    traceparent: context.traceparent,
   }),
+
+  // Makes requests: by http and by fetch, at once and after a while, and with a context of its own.
+  async call({ url }, event, { traceparent, tracestate }) {
+    const get = (path, options) =>
+      new Promise((resolve, reject) => http.get(url + path, options, (got) => got.resume().once('end', resolve)).once('error', reject));
+    await get('/direct');
+    await sleep(1);
+    await fetch(`${url}/later`);
+    const headers = { traceparent: 'mine' };
+    await get('/own', { headers });
+    await fetch(`${url}/own`, { headers });
+    return { traceparent, tracestate };
+  },
 
   raw: (args, event) => Buffer.from(event.body, event.isBase64Encoded ? 'base64' : 'utf8'),
 

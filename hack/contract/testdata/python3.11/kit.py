@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
 calls = 0
 
@@ -32,7 +33,7 @@ def act(event, context, pause=None):
     action = globals()["do_" + do]
     if do in ("wait", "hang", "stall", "say") and pause:
         return globals()["async_" + do](args, pause)
-    return action(event, context) if do in ("echo", "raw", "raw64", "context") else action(args or {})
+    return action(event, context) if do in ("echo", "raw", "raw64", "context", "call") else action(args or {})
 
 
 def do_echo(event, context):
@@ -46,7 +47,19 @@ def do_context(event, context):
         "namespace": context.function_namespace,
         "version": context.function_version,
         "remaining": context.get_remaining_time_in_millis(),
+        "traceparent": context.traceparent,
     }
+
+
+def do_call(event, context):
+    """Makes requests: at once, in a thread, and with a context of its own."""
+    url = event["queryStringParameters"]["url"]
+    urllib.request.urlopen(url + "/direct").close()
+    thread = threading.Thread(target=lambda: urllib.request.urlopen(url + "/later").close())
+    thread.start()
+    thread.join()
+    urllib.request.urlopen(urllib.request.Request(url + "/own", headers={"Traceparent": "mine"})).close()
+    return {"traceparent": context.traceparent, "tracestate": context.tracestate}
 
 
 def do_raw(event, context):

@@ -2,6 +2,7 @@
 
 import { CHUNK, END, ERROR } from '../shared/wire.mjs';
 import * as problems from './problem.mjs';
+import { contextOf } from './tracing.mjs';
 import { CallerGone, Crashed, TimedOut } from './worker.mjs';
 
 const CONTROL = '/_sless/';
@@ -10,15 +11,17 @@ const CONTROL = '/_sless/';
 export class App {
   #settings;
   #fn;
+  #tracer;
 
   /** Whether the server is about to stop. */
   draining = false;
   /** When the last request came, in the clock of performance.now. */
   lastRequest = performance.now();
 
-  constructor(settings, fn) {
+  constructor(settings, fn, tracer) {
     this.#settings = settings;
     this.#fn = fn;
+    this.#tracer = tracer;
   }
 
   /** Answers one exchange; never rejects. */
@@ -66,9 +69,16 @@ export class App {
     const body = await exchange.body(this.#settings.maxBodyBytes, this.#settings.bodyIdleSeconds);
     if (this.#fn.full) throw problems.overloaded();
     this.#fn.reserve();
-    const call = await this.#place(exchange);
-    exchange.onGone(() => call.abandon());
-    await this.#converse(exchange, call, exchange.callHead(mode), body, inside);
+    const span = this.#tracer.span(contextOf(exchange.header('traceparent'), exchange.header('tracestate')), exchange.requestId);
+    try {
+      const call = await this.#place(exchange);
+      exchange.onGone(() => call.abandon());
+      await this.#converse(exchange, call, { ...exchange.callHead(mode), trace: span.context }, body, inside);
+      span.end({ status: exchange.status });
+    } catch (err) {
+      span.end({ status: err.status ?? exchange.status, code: err.code ?? err.constructor.name });
+      throw err;
+    }
   }
 
   /** The call, in the worker that is there or in the next one to come. */

@@ -14,6 +14,8 @@ export class Exchange {
   #request;
   #response;
   #closing;
+  /** The status of the answer, once that has begun. */
+  status;
 
   constructor(request, response, closing) {
     this.#request = request;
@@ -109,6 +111,7 @@ export class Exchange {
   }
 
   #writeHead(status, headers) {
+    this.status = status;
     const all = this.#closing ? [...headers, ['connection', 'close']] : headers;
     // Header values go out as UTF-8; Node takes a string's characters for bytes.
     this.#response.writeHead(status, all.flatMap(([name, value]) => [name, Buffer.from(value).toString('latin1')]));

@@ -8,6 +8,7 @@ import { Exchange } from './exchange.mjs';
 import { ServedFunction } from './function.mjs';
 import { badRequest, headTooLarge } from './problem.mjs';
 import { log, writeError } from './termination.mjs';
+import { Tracer } from './tracing.mjs';
 
 const HEAD_LIMIT = 256 * 1024;
 const KEEP_ALIVE_MS = 620_000; // longer than any client keeps an idle connection, so that none is closed under a request
@@ -19,7 +20,8 @@ export async function serve(settings, program) {
     process.once('SIGINT', resolve);
   });
   const fn = new ServedFunction(settings, program);
-  const app = new App(settings, fn);
+  const tracer = new Tracer();
+  const app = new App(settings, fn, tracer);
   const server = listen(settings, app);
   const failed = new Promise((resolve) => fn.firstLoad.then((error) => error && resolve(error)));
   const listening = new Promise((resolve) => server.once('error', (err) => resolve(`listen on port ${settings.port}: ${err.message}`)));
@@ -27,6 +29,7 @@ export async function serve(settings, program) {
   if (error) writeError(settings.terminationLog, error);
   else await drain(settings, app, fn);
   await Promise.all([close(server), fn.close()]);
+  await tracer.close();
   return error ? 1 : 0;
 }
 

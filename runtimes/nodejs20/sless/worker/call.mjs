@@ -10,8 +10,10 @@ class Context {
   #deadline;
   #abort;
 
-  constructor(requestId, fn) {
+  constructor(requestId, fn, trace) {
     this.requestId = requestId;
+    this.traceparent = trace?.traceparent ?? '';
+    this.tracestate = trace?.tracestate ?? '';
     this.functionName = fn.name;
     this.functionNamespace = fn.namespace;
     this.functionVersion = fn.revision;
@@ -57,8 +59,8 @@ export class Call {
     this.#request = head;
     this.#body = body;
     this.#isHTTP = head.mode === 'http';
-    this.#context = new Context(head.requestId, fn);
-    this.#origin = new Origin(head.requestId);
+    this.#context = new Context(head.requestId, fn, head.trace);
+    this.#origin = new Origin(head.requestId, head.trace);
   }
 
   /** Calls the handler; the promise is done when the final frame is sent, and never rejects. */

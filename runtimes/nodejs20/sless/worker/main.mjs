@@ -7,7 +7,8 @@ import path from 'node:path';
 import { CALL, CANCEL, Decoder, FAILED, isFinal, LOADED, NEXT, write } from '../shared/wire.mjs';
 import { Call } from './call.mjs';
 import { load, LoadError } from './load.mjs';
-import { install } from './output.mjs';
+import * as outgoing from './outgoing.mjs';
+import * as output from './output.mjs';
 
 const { env } = process;
 
@@ -20,7 +21,8 @@ function codeFolder(root) {
 }
 
 async function main() {
-  install();
+  output.install();
+  outgoing.install();
   const socket = new net.Socket({ fd: 3, readable: true, writable: true });
   // The server is gone or wants this process to go; with calls still running nobody would hear their end.
   socket.on('close', () => process.exit(0));

@@ -14,7 +14,11 @@ export class Origin {
   #text;
   #json;
 
-  constructor(requestId) {
+  /** The trace context of the request: headers of the requests it makes. */
+  context;
+
+  constructor(requestId, context) {
+    this.context = context;
     this.#text = `[${requestId}] `;
     this.#json = `{"sless_request_id":"${requestId}",`;
   }
@@ -29,6 +33,11 @@ export class Origin {
 const nobody = { mark: (line) => (LOOKS_MARKED.test(line) ? `[-] ${line}` : line) };
 
 const current = new AsyncLocalStorage();
+
+/** The trace context of what runs now; undefined when it has none. */
+export function currentContext() {
+  return current.getStore()?.context;
+}
 
 /** Calls a function; what is printed within is of this origin. */
 export function within(origin, call) {

@@ -13,6 +13,7 @@ from .function import Function
 from .ids import request_id
 from .problem import Problem
 from .settings import Settings
+from .tracing import Parent, Span, Tracer
 from .worker import Call, CallerGone, Crashed, TimedOut, Worker
 
 _CONTROL = b"/_sless/"
@@ -29,8 +30,9 @@ class _Refused(Exception):
 class App:
     """Answers requests with the function's handler."""
 
-    def __init__(self, settings: Settings, function: Function) -> None:
+    def __init__(self, settings: Settings, function: Function, tracer: Tracer) -> None:
         self._settings = settings
+        self._tracer = tracer
         self._function = function
         self.draining = False
         self.last_request = time.monotonic()
@@ -89,9 +91,16 @@ class App:
         function.reserve()
         watch = asyncio.ensure_future(exchange.gone())
         try:
-            call = await self._place(watch)
-            watch.add_done_callback(lambda _: call.abandon())
-            await self._converse(exchange, call, exchange.call_head(mode), body, inside)
+            with self._tracer.span(exchange.parent(), exchange.request_id) as span:
+                try:
+                    call = await self._place(watch)
+                    watch.add_done_callback(lambda _: call.abandon())
+                    await self._converse(exchange, call, exchange.call_head(mode, span), body, inside)
+                except _Refused as refused:
+                    span.status, span.code = refused.problem.status, refused.problem.code
+                    raise
+                finally:
+                    span.status = span.status or exchange.status
         finally:
             watch.cancel()
 
@@ -174,6 +183,7 @@ class _Exchange:
         self._receive = receive
         self._send = send
         self._closing = closing
+        self.status = 0  # of the answer, once that has begun
         self.method: str = scope["method"]
         self.path: bytes = scope["raw_path"]
         self.request_id = request_id(self.header(b"x-request-id").decode("latin-1"))
@@ -182,9 +192,13 @@ class _Exchange:
         """The first value of a request header, given in lower case."""
         return next((value for key, value in self._scope["headers"] if key == name), b"")
 
-    def call_head(self, mode: str) -> dict:
+    def parent(self) -> Parent:
+        """The trace context that the request came with."""
+        return Parent.of(self.header(b"traceparent").decode("latin-1"), self.header(b"tracestate").decode("latin-1"))
+
+    def call_head(self, mode: str, span: Span) -> dict:
         """What the worker is told about the request."""
-        head: dict = {"mode": mode, "requestId": self.request_id}
+        head: dict = {"mode": mode, "requestId": self.request_id} | span.told()
         if mode == "http":
             scope = self._scope
             head["http"] = {
@@ -247,6 +261,7 @@ class _Exchange:
 
     async def send_head(self, status: int, headers: list) -> None:
         """Begins an answer."""
+        self.status = status
         if self._closing:
             headers.append((b"connection", b"close"))
         await self._send({"type": "http.response.start", "status": status, "headers": headers})

@@ -8,6 +8,7 @@ from _sless import wire
 from .function import Function
 from .settings import Settings
 from .termination import write_error, write_result
+from .tracing import Parent, Tracer
 from .worker import Crashed, TimedOut
 
 
@@ -39,15 +40,18 @@ async def run_job(settings: Settings, program: str) -> int:
 async def _result(settings: Settings, program: str) -> bytes:
     event = _read(settings.event_file)
     function = Function(settings, program)
+    tracer = Tracer()
     try:
         await function.start()
         if error := await function.first_load:
             raise _Failed(error)
         function.reserve()
         call = function.new_call(await function.worker())
-        frame = await call.begin({"mode": "value", "requestId": settings.request_id}, event)
-        if frame.kind != wire.ANSWER:
-            raise _Failed(frame.head["error"])
+        with tracer.span(Parent.of_environment(), settings.request_id) as span:
+            frame = await call.begin({"mode": "value", "requestId": settings.request_id} | span.told(), event)
+            if frame.kind != wire.ANSWER:
+                span.code = frame.head["code"]
+                raise _Failed(frame.head["error"])
         return frame.body
     except TimedOut:
         raise _Failed(f"the handler was not done within its time-out of {settings.timeout_seconds} s") from None
@@ -55,6 +59,7 @@ async def _result(settings: Settings, program: str) -> bytes:
         raise _Failed(str(err)) from None
     finally:
         await function.close()
+        tracer.close()
 
 
 def _read(path: str) -> bytes:

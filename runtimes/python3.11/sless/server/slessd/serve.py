@@ -14,6 +14,7 @@ async def serve(settings: Settings, program: str) -> int:
     # Only now: the handler loads in its process while the libraries load in this one.
     from .app import App
     from .httpd import Server, listen
+    from .tracing import Tracer
 
     try:
         sock = listen(settings.port)
@@ -21,7 +22,8 @@ async def serve(settings: Settings, program: str) -> int:
         write_error(settings.termination_log, f"listen on port {settings.port}: {err}")
         await function.close()
         return 1
-    server = Server(settings, App(settings, function), function)
+    tracer = Tracer()
+    server = Server(settings, App(settings, function, tracer), function)
     serving = asyncio.ensure_future(server.serve([sock]))
     await asyncio.wait({serving, function.first_load}, return_when=asyncio.FIRST_COMPLETED)
     error = function.first_load.result() if function.first_load.done() else ""
@@ -30,4 +32,5 @@ async def serve(settings: Settings, program: str) -> int:
         server.should_exit = server.force_exit = True
     await serving
     await function.close()
+    tracer.close()
     return 1 if error else 0

@@ -37,8 +37,9 @@ class Call:
         self._pulls: queue.SimpleQueue = queue.SimpleQueue()  # True: the next part is wanted; False: no more
         self._pulled: asyncio.Event | None = None  # the same for a stream on the loop
         self._task: asyncio.Task | None = None
-        self.context = Context(frame.head["requestId"], function)
-        self._origin = output.Origin(frame.head["requestId"])
+        trace = frame.head.get("trace") or {}
+        self.context = Context(frame.head["requestId"], function, trace)
+        self._origin = output.Origin(frame.head["requestId"], trace)
 
     def start(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         """Begins; called on the loop."""

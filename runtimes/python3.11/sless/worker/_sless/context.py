@@ -22,8 +22,10 @@ class Function(NamedTuple):
 class Context:
     """The second argument of a handler."""
 
-    def __init__(self, request_id: str, function: Function) -> None:
+    def __init__(self, request_id: str, function: Function, trace: dict[str, str] | None = None) -> None:
         self.request_id = request_id
+        self.traceparent = (trace or {}).get("traceparent", "")
+        self.tracestate = (trace or {}).get("tracestate", "")
         self.function_name = function.name
         self.function_namespace = function.namespace
         self.function_version = function.revision

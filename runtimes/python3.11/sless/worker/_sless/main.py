@@ -8,7 +8,7 @@ import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
-from . import output, wire
+from . import outgoing, output, wire
 from .call import Call
 from .context import Function
 from .load import Handler, LoadError, load, set_search_path
@@ -21,6 +21,7 @@ def main(fd: int) -> None:
     """Runs the worker on the socket with this number."""
     os.set_inheritable(fd, False)
     output.install()
+    outgoing.install()
     connection = socket.socket(fileno=fd)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)  # for modules that ask for a loop when they are imported

@@ -22,7 +22,8 @@ _LOOKS_MARKED = re.compile(rb'\[[!-~]+\] |\{"sless_request_id":')
 class Origin:
     """Whom lines come from: a request."""
 
-    def __init__(self, request_id: str) -> None:
+    def __init__(self, request_id: str, context: dict[str, str] | None = None) -> None:
+        self.context = context or {}  # of its trace: headers of the requests it makes
         self._text = f"[{request_id}] ".encode()
         self._json = f'{{"sless_request_id":"{request_id}",'.encode()
         # Of lines that are not at their end, by stream and thread: print writes a line in pieces. Guarded by the stream's lock.
@@ -134,6 +135,11 @@ def install() -> None:
         setattr(sys, f"__{name}__", marked)
     threading.Thread.start = _starting(threading.Thread.start)
     ThreadPoolExecutor.submit = _submitting(ThreadPoolExecutor.submit)
+
+
+def current() -> Origin:
+    """The origin of what runs now."""
+    return _current.get()
 
 
 @contextlib.contextmanager
