@@ -7,7 +7,7 @@ package main
 // use only what concerns its own namespaces.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=sless-operator-tenant;sless-apiserver-tenant,verbs=bind
 //
 // What bounds a user's namespace bounds its functions too.
@@ -16,12 +16,13 @@ package main
 //
 // Build Jobs.
 //
-// +kubebuilder:rbac:groups=batch,namespace=sless-build,resources=jobs,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",namespace=sless-build,resources=configmaps;secrets,verbs=get;create;patch;delete
-// +kubebuilder:rbac:groups="",namespace=sless-build,resources=pods;events,verbs=get;list;watch
+// +kubebuilder:rbac:groups=batch,namespace=sless-build,resources=jobs,verbs=get;list;create;patch;delete
+// +kubebuilder:rbac:groups="",namespace=sless-build,resources=configmaps,verbs=create;patch;delete
+// +kubebuilder:rbac:groups="",namespace=sless-build,resources=secrets,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups="",namespace=sless-build,resources=pods;events,verbs=list
 // +kubebuilder:rbac:groups="",namespace=sless-build,resources=pods/log,verbs=get
 //
 // Being the one that works.
 //
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=sless-system,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",namespace=sless-system,resources=events,verbs=create

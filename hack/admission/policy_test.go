@@ -107,15 +107,12 @@ func TestOperatorDoesItsWork(t *testing.T) {
 	} {
 		eventually(t, func(ctx context.Context) error { return operator.Create(ctx, object, client.DryRunAll) })
 	}
-	eventually(t, func(ctx context.Context) error {
-		if err := operator.Get(ctx, client.ObjectKeyFromObject(function), function); err != nil {
-			return err
-		}
-		function.Finalizers = []string{names.Finalizer}
-		return operator.Update(ctx, function)
-	})
+	before := function.DeepCopy()
+	function.Finalizers = []string{names.Finalizer}
+	eventually(t, func(ctx context.Context) error { return operator.Patch(ctx, function, client.MergeFrom(before)) })
+	before = function.DeepCopy()
 	function.Status.Phase = v1alpha1.FunctionPending
-	if err := operator.Status().Update(t.Context(), function); err != nil {
+	if err := operator.Status().Patch(t.Context(), function, client.MergeFrom(before)); err != nil {
 		t.Errorf("write a status: %v", err)
 	}
 	if err := operator.Delete(t.Context(), namespaceNamed(own, nil)); err != nil {

@@ -75,17 +75,17 @@ type Routing struct {
 	Early bool
 }
 
-// The rights that the controller needs everywhere. What it needs in the namespaces it made is in the ClusterRole tenant.Role: all
-// verbs on Deployments, Services and Secrets, and get, list and delete on ReplicaSets and Pods.
+// The rights that the controller needs everywhere. What it needs in the namespaces it made is in the ClusterRole tenant.Role:
+// list, create, patch and delete on Deployments, Services and Secrets, and list and delete on ReplicaSets and Pods.
 //
-// +kubebuilder:rbac:groups=sless.io,resources=functions,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=sless.io,resources=functions/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=sless.io,resources=triggers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=sless.io,resources=functions,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=sless.io,resources=functions/status,verbs=patch
+// +kubebuilder:rbac:groups=sless.io,resources=triggers,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=get
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=services,verbs=list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;watch
-// +kubebuilder:rbac:groups=discovery.k8s.io,namespace=sless-system,resources=endpointslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=discovery.k8s.io,namespace=sless-system,resources=endpointslices,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile brings one Function a step further and says in its status where it is.

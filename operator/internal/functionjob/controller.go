@@ -61,9 +61,9 @@ type Environments interface {
 // The rights that the controller needs everywhere. What it needs in the namespaces it made is in the ClusterRole of tenants: get, list,
 // create, patch and delete on Jobs and Secrets, and list on Pods.
 //
-// +kubebuilder:rbac:groups=sless.io,resources=functionjobs,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=sless.io,resources=functionjobs/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=sless.io,resources=functions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=sless.io,resources=functionjobs,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=sless.io,resources=functionjobs/status,verbs=patch
+// +kubebuilder:rbac:groups=sless.io,resources=functions,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=list;watch
 

@@ -68,10 +68,10 @@ type Reconciler struct {
 
 // Rights outside of sless-system, and in it.
 //
-// +kubebuilder:rbac:groups=sless.io,resources=triggers,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=sless.io,resources=triggers/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=sless.io,resources=functions,verbs=get;list;watch
-// +kubebuilder:rbac:groups=networking.k8s.io,namespace=sless-system,resources=ingresses,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=sless.io,resources=triggers,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=sless.io,resources=triggers/status,verbs=patch
+// +kubebuilder:rbac:groups=sless.io,resources=functions,verbs=list;watch
+// +kubebuilder:rbac:groups=networking.k8s.io,namespace=sless-system,resources=ingresses,verbs=list;watch;create;patch;delete
 
 // setDefaults makes a Reconciler of its fields ready for its first pass.
 func (r *Reconciler) setDefaults() {
