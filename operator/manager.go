@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -104,9 +107,8 @@ func profiles() map[string]http.Handler {
 // cacheOptions keeps the caches to what is sless's own: children by their label, and of sless-system by its name.
 func cacheOptions() cache.Options {
 	own := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{names.ManagedByLabel: names.ManagedBy})}
-	// What is compared with what sless applied needs the managed fields.
 	applied := own
-	applied.Transform = func(object any) (any, error) { return object, nil }
+	applied.Transform = keepOwnFields
 	home := cache.ByObject{Namespaces: map[string]cache.Config{names.SystemNamespace: {}}}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
@@ -118,6 +120,16 @@ func cacheOptions() cache.Options {
 			&networkingv1.Ingress{}:      home,
 		},
 	}
+}
+
+// keepOwnFields strips the managed fields of all others: what is compared with what sless applied needs sless's.
+func keepOwnFields(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil { // otherwise it says that an object is gone
+		accessor.SetManagedFields(slices.DeleteFunc(accessor.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+			return entry.Manager != names.ManagedBy
+		}))
+	}
+	return object, nil
 }
 
 // clientOptions keeps from the caches what the operator may not list and watch everywhere.

@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/naeel/sless/api/names"
@@ -218,6 +219,19 @@ func rollOut(t *testing.T, namespace, name string) {
 		}
 		return ""
 	})
+}
+
+// The caches keep of an object that sless applies what it compares, and nothing else of who set what.
+func TestKeepOwnFields(t *testing.T) {
+	service := &corev1.Service{}
+	service.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}, {Manager: names.ManagedBy}, {Manager: "else", Subresource: "status"}}
+	if _, err := keepOwnFields(service); err != nil || len(service.ManagedFields) != 1 || service.ManagedFields[0].Manager != names.ManagedBy {
+		t.Errorf("%v, left %v", err, service.ManagedFields)
+	}
+	gone := cache.DeletedFinalStateUnknown{Key: "ns/hello", Obj: service}
+	if got, err := keepOwnFields(gone); err != nil || got != any(gone) {
+		t.Errorf("got %v, %v", got, err)
+	}
 }
 
 func TestParseFlags(t *testing.T) {
