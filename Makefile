@@ -45,6 +45,7 @@ test-all: kubernetes ## the same, and what takes long: the other builder, OpenTo
 bench: kubernetes ## measure what must stay fast; brings the cluster up
 	go test -run '^$$' -bench . -benchmem $(patsubst %,./%/...,$(filter-out hack,$(MODULES)))
 	go run ./hack/bench/gateway
+	go run ./hack/bench/scale
 	@bin/cluster up
 	KUBECONFIG=$$(bin/cluster kubeconfig) go run ./hack/bench/builds
 	@hack/bench/terraform.sh
