@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -109,6 +110,30 @@ func TestMetersOfAFunctionThatGoes(t *testing.T) {
 			t.Errorf("left: %s", name)
 		}
 	}
+}
+
+// TestWaitsAreCounted holds that calls of a function that starts are measured, and those that no pod came for as well.
+func TestWaitsAreCounted(t *testing.T) {
+	s := newStack(t, "", func(o *Options) { o.WaitTimeout = 200 * time.Millisecond })
+	waited := func(name string) float64 {
+		return s.series()["sless_gateway_wait_duration_seconds{function="+name+",namespace=ns}"]
+	}
+	starts := s.function("starts", &route.Spec{Access: route.Open, Timeout: soon})
+	p := s.pod(echoBody)
+	answered := make(chan answer, 1)
+	request := s.request(http.MethodGet, "/fn/ns/starts", nil)
+	go func() { answered <- s.call(request) }()
+	eventually(t, "it waits", func() bool { _, waiting := starts.Pool.Load(); return waiting == 1 })
+	starts.Pool.SetTargets(targetsOf(p), "")
+	check(t, "status", 200, receive(t, "an answer", answered).status)
+	check(t, "waits of what has started", 1.0, waited("starts"))
+	s.get("/fn/ns/starts")
+	check(t, "waits when a pod is there", 1.0, waited("starts"))
+
+	s.function("never", open())
+	check(t, "code", "no_endpoint", s.get("/fn/ns/never").code(t))
+	check(t, "waits in vain", 1.0, waited("never"))
+	check(t, "refusals", 1.0, s.series()["sless_gateway_refusals_total{code=no_endpoint,function=never,namespace=ns}"])
 }
 
 func TestAccessLog(t *testing.T) {
