@@ -179,10 +179,13 @@ func TestTailHasNoSecrets(t *testing.T) {
 }
 
 func TestTailIsShortAndClean(t *testing.T) {
-	if got := Tail(strings.Repeat("line\n", 100)); strings.Count(got, "line") != tailLines {
-		t.Errorf("%d lines", strings.Count(got, "line"))
+	if got := Tail(strings.Repeat("line\n", tailLines+1)); got != cutMark+strings.TrimSpace(strings.Repeat("line\n", tailLines)) {
+		t.Errorf("of too many lines %q", got)
 	}
-	if got := Tail("first " + strings.Repeat("я", 10_000) + " last"); len(got) > tailBytes || !strings.HasSuffix(got, " last") || strings.Contains(got, "�") {
+	if whole := strings.TrimSpace(strings.Repeat("line\n", tailLines)); Tail(whole) != whole {
+		t.Errorf("of few lines %q", Tail(whole))
+	}
+	if got := Tail("first " + strings.Repeat("я", 10_000) + " last"); len(got) > tailBytes || !strings.HasPrefix(got, cutMark) || !strings.HasSuffix(got, " last") || strings.Contains(got, "�") {
 		t.Errorf("%d bytes, ends %q", len(got), got[len(got)-10:])
 	}
 	if got := Tail("\x1b[31mred\x1b[0m \x00\xff\rx"); got != "red �x" {

@@ -16,6 +16,8 @@ const (
 	tailLines = 40
 	// tailBytes is the most of a log that goes into a status.
 	tailBytes = 8 << 10
+	// cutMark is the first line of a tail that is not the whole log.
+	cutMark = "[what came before is left out]\n"
 	// readBytes is the most that is read to find that.
 	readBytes = 256 << 10
 )
@@ -25,7 +27,7 @@ func (r *Runner) logTail(ctx context.Context, pod *corev1.Pod, container string)
 	if pod == nil {
 		return ""
 	}
-	options := &corev1.PodLogOptions{Container: container, TailLines: new(int64(tailLines)), LimitBytes: new(int64(readBytes))}
+	options := &corev1.PodLogOptions{Container: container, TailLines: new(int64(tailLines + 1)), LimitBytes: new(int64(readBytes))}
 	stream, err := r.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
 	if err != nil {
 		return ""
@@ -69,8 +71,8 @@ var secretPatterns = []struct {
 
 var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[a-zA-Z]`)
 
-// Tail returns the last lines of a log as a status may have them: at most 8 KiB, no terminal codes, none of the secrets, the longest of
-// which come first, and nothing that looks like one.
+// Tail returns the last lines of a log as a status may have them: at most 8 KiB, with a mark when there is more, no terminal codes, none of
+// the secrets, the longest of which come first, and nothing that looks like one.
 func Tail(text string, secrets ...string) string {
 	text = escapes.ReplaceAllString(strings.ToValidUTF8(text, "�"), "")
 	text = strings.Map(func(r rune) rune {
@@ -88,9 +90,12 @@ func Tail(text string, secrets ...string) string {
 		text = secret.pattern.ReplaceAllString(text, secret.with)
 	}
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	text = strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
-	if len(text) > tailBytes {
-		text = strings.ToValidUTF8(text[len(text)-tailBytes:], "")
+	tail := strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
+	if len(lines) <= tailLines && len(tail) <= tailBytes {
+		return tail
 	}
-	return text
+	if most := tailBytes - len(cutMark); len(tail) > most {
+		tail = strings.ToValidUTF8(tail[len(tail)-most:], "")
+	}
+	return cutMark + tail
 }
