@@ -124,6 +124,7 @@ func makeValues(folder string) (values []byte, version string, err error) {
 	for _, program := range programs {
 		fmt.Fprintf(&out, "  %s: []\n", program)
 	}
+	out.WriteString("\n# Further environment, such as docs/tracing.md has: a list of {name, value}.\nenv:\n  gateway: []\n")
 	out.WriteString("\n# Names of Secrets in sless-system, which the chart does not make.\nsecrets:\n")
 	for _, name := range []string{"registry-push", "registry-pull", "object-store", "apiserver-auth", "gateway-tls"} {
 		fmt.Fprintf(&out, "  %s: %s\n", secrets[name], name)
@@ -138,10 +139,10 @@ func makeValues(folder string) (values []byte, version string, err error) {
 	return []byte(out.String()), version, nil
 }
 
-// What stands for a value, and for further arguments of a container, until the object is YAML.
+// What stands for a value, and for further arguments and environment of a container, until the object is YAML.
 var (
-	value       = regexp.MustCompile(`['"]?@@(.*?)@@['"]?`)
-	furtherArgs = regexp.MustCompile(`(?m)^( *)- ['"]?@args (\w+)@['"]?\n`)
+	value   = regexp.MustCompile(`['"]?@@(.*?)@@['"]?`)
+	further = regexp.MustCompile(`(?m)^( *)- ['"]?@(args|env) (\w+)@['"]?\n`)
 )
 
 // template returns the template of an object and the file that it belongs to.
@@ -163,7 +164,7 @@ func template(object Object) (path, text string, err error) {
 		return "", "", err
 	}
 	text = strings.ReplaceAll(string(made), "{{", `{{ "{{" }}`)
-	text = furtherArgs.ReplaceAllString(text, "$1{{- with .Values.args.$2 }}\n$1{{- toYaml . | nindent 8 }}\n$1{{- end }}\n")
+	text = further.ReplaceAllString(text, "$1{{- with .Values.$2.$3 }}\n$1{{- toYaml . | nindent 8 }}\n$1{{- end }}\n")
 	text = value.ReplaceAllString(text, "{{ $1 }}")
 	return "templates/" + strings.ToLower(kind) + ".yaml", text, nil
 }
@@ -179,6 +180,9 @@ func parametrise(object Object) {
 	container["image"] = "@@.Values.images." + program + " | quote@@"
 	args, _ := container["args"].([]any)
 	container["args"] = append(args, "@args "+program+"@")
+	if env, ok := container["env"].([]any); ok {
+		container["env"] = append(env, "@env "+program+"@")
+	}
 	for _, volume := range pod["volumes"].([]any) {
 		volume := volume.(map[string]any)
 		if secret, ok := volume["secret"].(map[string]any); ok {

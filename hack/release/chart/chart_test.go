@@ -141,6 +141,7 @@ patches:
 - target: {kind: Deployment, name: gateway}
   patch: |
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --trusted-proxies=10.0.0.0/8}
+    - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: OTEL_TRACES_SAMPLER, value: always_off}}
 - target: {kind: ServiceAccount}
   patch: |
     - {op: replace, path: /imagePullSecrets/0/name, value: pull}
@@ -156,6 +157,7 @@ patches:
 replicas: {operator: 3, gateway: 4, apiserver: 5}
 images: {operator: "r.example.org/o@sha256:00"}
 args: {gateway: [--trusted-proxies=10.0.0.0/8]}
+env: {gateway: [{name: OTEL_TRACES_SAMPLER, value: always_off}]}
 secrets: {registryPull: pull}
 config:
 `,
