@@ -34,6 +34,10 @@ import (
 var cluster testcluster.Cluster
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asOperator) != "" {
+		main()
+		return
+	}
 	os.Exit(testcluster.Main(m, func(c testcluster.Cluster) { cluster = c }))
 }
 

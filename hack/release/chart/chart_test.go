@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -216,5 +217,32 @@ func TestChecksumFollowsTheConfiguration(t *testing.T) {
 	}
 	if len(sums) != 2 {
 		t.Errorf("got the checksums %v", sums)
+	}
+}
+
+// Of each program there are two, on different nodes if there are any, of which nobody evicts both; of the operators one works.
+func TestTwoOfEach(t *testing.T) {
+	objects := kustomize(t, "", "")
+	for _, program := range programs {
+		spec := at(objects["Deployment sless-system/"+program], "spec")
+		budget := at(objects["PodDisruptionBudget sless-system/"+program], "spec")
+		spread, _ := at(spec, "template", "spec")["topologySpreadConstraints"].([]any)
+		if fmt.Sprint(spec["replicas"]) != "2" || fmt.Sprint(budget["maxUnavailable"]) != "1" || len(spread) != 1 {
+			t.Errorf("%s: %v replicas, disruption budget %v, spread %v", program, spec["replicas"], budget, spread)
+			continue
+		}
+		if spread := spread[0].(map[string]any); spread["topologyKey"] != "kubernetes.io/hostname" || fmt.Sprint(spread["maxSkew"]) != "1" {
+			t.Errorf("%s: spread %v", program, spread)
+		}
+		labels := at(spec, "selector", "matchLabels")
+		for name, selector := range map[string]map[string]any{"disruption budget": at(budget, "selector", "matchLabels"), "spread": at(spread[0].(map[string]any), "labelSelector", "matchLabels")} {
+			if diff := cmp.Diff(labels, selector); diff != "" {
+				t.Errorf("%s: the %s selects others: %s", program, name, diff)
+			}
+		}
+	}
+	container := at(objects["Deployment sless-system/operator"], "spec", "template", "spec")["containers"].([]any)[0].(map[string]any)
+	if !slices.Contains(container["args"].([]any), any("--leader-elect")) {
+		t.Error("operators do not elect a leader")
 	}
 }
