@@ -104,7 +104,11 @@ func connect() error {
 // newNamespace makes a tenant's namespace, shows what is in it when the test fails, and deletes it at the end.
 func newNamespace(t *testing.T) string {
 	t.Helper()
-	name := "e2e-" + strings.ToLower(rand.Text()[:10])
+	return newNamespaceNamed(t, "e2e-"+strings.ToLower(rand.Text()[:10]))
+}
+
+func newNamespaceNamed(t *testing.T, name string) string {
+	t.Helper()
 	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)
 	}

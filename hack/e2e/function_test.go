@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -215,4 +216,28 @@ func TestNamespaceDeletion(t *testing.T) {
 	gone(t, "", namespace, &corev1.Namespace{})
 	gone(t, "", names.FunctionNamespace(namespace), &corev1.Namespace{})
 	eventually(t, "its build is gone", func() error { return nothingOf(t, names.BuildNamespace, namespace) })
+}
+
+// The longest name in the longest namespace is built, served and run, although every name that is made of the two is too long.
+func TestLongestNames(t *testing.T) {
+	t.Parallel()
+	unique := strings.ToLower(rand.Text()[:10])
+	namespace := newNamespaceNamed(t, "e2e-"+unique+strings.Repeat("n", 63-len("e2e-"+unique)))
+	name := strings.Repeat("f", 63)
+	apply(t, namespace, python(name, goodHandler)+httpTrigger(name)+cronTrigger(name[:62]+"c", name, `{schedule: "@yearly"}`))
+	waitFunction(t, namespace, name, "True", v1alpha1.ReasonReady)
+	waitTrigger(t, namespace, name, "True", v1alpha1.ReasonReady)
+	waitTrigger(t, namespace, name[:62]+"c", "True", v1alpha1.ReasonReady)
+	mustCall(t, "GET", namespace, name, "", "", 200)
+	apply(t, namespace, job(name, name, "runID: 1"))
+	eventually(t, "the job has run", func() error {
+		run := &v1alpha1.FunctionJob{}
+		if err := get(t, namespace, name, run); err != nil {
+			return err
+		}
+		if run.Status.Phase != v1alpha1.FunctionJobSucceeded {
+			return fmt.Errorf("it is %s: %s", run.Status.Phase, run.Status.Message)
+		}
+		return nil
+	})
 }
