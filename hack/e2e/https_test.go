@@ -54,7 +54,7 @@ func atTheIngress(t *testing.T) *entrance { return https(t, "SLESS_INGRESS_PORT"
 // client speaks the best HTTP that is offered.
 func (e *entrance) client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
-		TLSClientConfig: e.config, ForceAttemptHTTP2: true, DisableKeepAlives: true,
+		TLSClientConfig: e.config.Clone(), ForceAttemptHTTP2: true, DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, e.address)
 		},
@@ -261,7 +261,10 @@ func ingressHost(t *testing.T, name string) string {
 
 // webSocketServer keeps as much of the runtime contract as serving needs, and sends back the text of each short frame.
 const webSocketServer = `
-const server = require('http').createServer((request, answer) => answer.end('fine'));
+const server = require('http').createServer((request, answer) => {
+  answer.setHeader('Sless-Revision', process.env.SLESS_REVISION);
+  answer.end('fine');
+});
 server.on('upgrade', (request, socket) => {
   const key = request.headers['sec-websocket-key'] + '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
   const accept = require('crypto').createHash('sha1').update(key).digest('base64');
@@ -293,7 +296,7 @@ func TestWebSocketByHTTPS(t *testing.T) {
 			t.Fatal(err)
 		}
 		secure := e.config.Clone()
-		secure.ServerName = config.Location.Hostname()
+		secure.ServerName, secure.NextProtos = config.Location.Hostname(), []string{"http/1.1"}
 		conn, err := tls.Dial("tcp", e.address, secure)
 		if err != nil {
 			t.Fatalf("%s: %v", url, err)

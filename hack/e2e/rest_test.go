@@ -3,9 +3,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -81,34 +78,6 @@ func waitForRights(t *testing.T, namespace, token string) {
 		} else if good = 0; time.Now().After(end) {
 			t.Fatal(err)
 		}
-	}
-}
-
-var shellBlocks = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
-
-func TestEveryCommandOfTheRESTPageWorks(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	token := programToken(t, namespace, "sless-deployer", "sless-invoker")
-	waitForRights(t, namespace, token)
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "rest.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	script := "set -e\n"
-	blocks := shellBlocks.FindAllStringSubmatch(string(page), -1)
-	for _, block := range blocks {
-		script += block[1]
-	}
-	if len(blocks) < 10 {
-		t.Fatalf("found %d blocks of commands", len(blocks))
-	}
-	command := exec.CommandContext(t.Context(), "bash", "-x", "-c", script)
-	command.Dir = t.TempDir()
-	command.Env = append(os.Environ(), "SLESS="+apiserver(), "NAMESPACE="+namespace, "TOKEN="+token)
-	out, err := command.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, strings.ReplaceAll(string(out), token, "TOKEN"))
 	}
 }
 

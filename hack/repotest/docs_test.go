@@ -4,14 +4,19 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
 )
 
 var (
@@ -91,6 +96,94 @@ func TestFieldsAreExplained(t *testing.T) {
 				t.Errorf("%s does not speak of %s", page, name)
 			}
 		}
+	}
+}
+
+// TestLimitsAreExplained holds that the row of a field in its kind's page has the default, the bounds and the values that the API has.
+func TestLimitsAreExplained(t *testing.T) {
+	checked := 0
+	for page, file := range map[string]string{
+		"docs/function.md": "functions", "docs/trigger.md": "triggers", "docs/functionjob.md": "functionjobs",
+	} {
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(read(t, "config/crd/sless.io_"+file+".yaml"), &crd); err != nil {
+			t.Fatal(err)
+		}
+		text := string(read(t, page))
+		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+		limits(spec, "", func(field string, wanted []string) {
+			name := regexp.QuoteMeta(field)
+			if last := field[strings.LastIndexByte(field, '.')+1:]; last != field {
+				name = "(?:" + name + "|" + regexp.QuoteMeta(last) + ")"
+			}
+			rows := regexp.MustCompile("(?m)^\\|[^|\n]*`"+name+"`[^|\n]*\\|.*$").FindAllString(text, -1)
+			for _, want := range wanted {
+				word := regexp.MustCompile(`(?:^|[^\w.])` + regexp.QuoteMeta(want) + `(?:$|[^\w])`)
+				if checked++; !slices.ContainsFunc(rows, word.MatchString) {
+					t.Errorf("%s: no row of %s has %s", page, field, want)
+				}
+			}
+		})
+	}
+	if checked < 20 {
+		t.Errorf("checked %d values", checked)
+	}
+}
+
+// limits calls for every field below a schema that has a default, bounds or an enumeration, with these as a page would have them.
+func limits(schema apiextensionsv1.JSONSchemaProps, prefix string, found func(field string, wanted []string)) {
+	for name, field := range schema.Properties {
+		var wanted []string
+		if field.Default != nil {
+			wanted = append(wanted, strings.Trim(string(field.Default.Raw), `"`))
+		}
+		for _, bound := range []*float64{field.Minimum, field.Maximum} {
+			if bound != nil && *bound < math.MaxInt32 {
+				wanted = append(wanted, strconv.FormatInt(int64(*bound), 10))
+			}
+		}
+		for _, value := range field.Enum {
+			wanted = append(wanted, strings.Trim(string(value.Raw), `"`))
+		}
+		if len(wanted) > 0 {
+			found(prefix+name, wanted)
+		}
+		limits(field, prefix+name+".", found)
+		if field.Items != nil && field.Items.Schema != nil {
+			limits(*field.Items.Schema, prefix+name+".", found)
+		}
+	}
+}
+
+// TestMetricsAreExplained holds that the pages speak of every metric, and of none that is not there.
+func TestMetricsAreExplained(t *testing.T) {
+	metric := regexp.MustCompile(`\bsless_(?:gateway|apiserver|operator|functions)[a-z_]*\b`)
+	there := map[string]bool{}
+	for _, module := range []string{"operator", "gateway", "apiserver"} {
+		for _, file := range files(t, module+"/*.go") {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, name := range metric.FindAllString(string(read(t, file)), -1) {
+				there[name] = true
+			}
+		}
+	}
+	told := map[string]bool{}
+	for _, page := range files(t, "docs/*.md") {
+		for _, name := range metric.FindAllString(string(read(t, page)), -1) {
+			if told[name] = true; !there[name] {
+				t.Errorf("%s speaks of the metric %s, which nothing has", page, name)
+			}
+		}
+	}
+	for name := range there {
+		if !told[name] {
+			t.Errorf("no page speaks of the metric %s", name)
+		}
+	}
+	if len(there) < 10 {
+		t.Errorf("found the metrics %v", there)
 	}
 }
 
