@@ -92,8 +92,9 @@ func (a *app) public() (*install.Public, error) {
 		return nil, err
 	}
 	public := &install.Public{Host: plan.PublicHost, Domain: plan.FunctionDomain, TrustedProxy: plan.NodeIP + "/32", ControllerNamespace: plan.DevNamespace}
-	certFile, keyFile := authority.Files("public")
-	for file, content := range map[string]*[]byte{authority.CertFile(): &public.CA, certFile: &public.Cert, keyFile: &public.Key} {
+	public.CAFile = authority.CertFile()
+	public.CertFile, public.KeyFile = authority.Files("public")
+	for file, content := range map[string]*[]byte{public.CAFile: &public.CA, public.CertFile: &public.Cert, public.KeyFile: &public.Key} {
 		if *content, err = os.ReadFile(file); err != nil {
 			return nil, err
 		}

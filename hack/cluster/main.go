@@ -23,6 +23,7 @@ const usage = `usage: cluster COMMAND
   samples     apply the sample functions and call them
   down        end the cluster and remove its data (kept: the cache of binaries and images)
   status      what runs, and where to find it
+  settings    print what README.md's section on a cluster of one's own asks for, as the local cluster has it
   kubeconfig  print the path of the kubeconfig
   bin         only build what tests start without a cluster, and link it into .dev/bin: Kubernetes, a registry, an object store
   tofu        only build OpenTofu and link it into .dev/bin
@@ -39,6 +40,7 @@ var commands = map[string]func(context.Context, *app) error{
 	"samples":    samples,
 	"down":       down,
 	"status":     status,
+	"settings":   settings,
 	"kubeconfig": kubeconfig,
 	"bin":        bin,
 	"tofu":       tofu,

@@ -29,8 +29,10 @@ var notRun = map[string]string{
 	"terraform import sless_function.hello demo/hello":                                   "TestImport of the provider's acceptance tests does it",
 	"kubectl apply --server-side -k config/default":                                      "TestInstallOfTheInstallPage in hack/admission applies it to an API server",
 	`kubectl -n sless-system create secret generic object-store --from-literal=accessKeyID="$ACCESS_KEY_ID" --from-literal=secretAccessKey="$SECRET_ACCESS_KEY"`: "TestInstallOfTheInstallPage in hack/admission makes them",
-	"helm install sless config/helm/sless -n sless-system --create-namespace --take-ownership -f values.yaml":                                                    "TestChartMakesWhatKustomizeMakes in hack/release/chart holds it to the kustomization",
-	"kubectl create secret tls gateway-tls -n sless-system --cert=tls.crt --key=tls.key":                                                                         "bin/cluster makes the Secret, and TestHTTPSAtTheGateway needs it",
+	`eval "$(bin/cluster settings)"`: "TestOwnClusterOfTheREADME in hack/admission and this one set the variables for themselves",
+	"mkdir -p production":            "TestOwnClusterOfTheREADME in hack/admission runs them against an API server",
+	"helm install sless config/helm/sless -n sless-system --create-namespace --take-ownership -f values.yaml": "TestChartMakesWhatKustomizeMakes in hack/release/chart holds it to the kustomization",
+	"kubectl create secret tls gateway-tls -n sless-system --cert=tls.crt --key=tls.key":                      "bin/cluster makes the Secret, and TestHTTPSAtTheGateway needs it",
 }
 
 // elsewhere are pages that another test runs, and how many blocks it finds there: TestPage of the provider's acceptance tests.
@@ -49,7 +51,7 @@ type page struct {
 }
 
 var pages = map[string]page{
-	"README.md":           {tenants: []string{"default"}},
+	"README.md":           {env: settingsOfREADME, tenants: []string{"default"}},
 	"docs/function.md":    {tenants: []string{"default"}, prepare: python("hello", "def handle(event):\n    return 'hello'\n", "codeHash: v2"), env: secretsOfFunctionPage},
 	"docs/functionjob.md": {tenants: []string{"default"}, prepare: python("hello", "def handle(event):\n    return {'sum': 6}\n") + "---\n" + job("migrate", "hello", "runID: 1")},
 	"docs/trigger.md": {tenants: []string{"default"}, prepare: python("hello", "def handle(event):\n    return 'hello'\n") + httpTrigger("hello") +
@@ -59,6 +61,16 @@ var pages = map[string]page{
 	"docs/install.md":    {tenants: []string{"team-a"}, made: true},
 	"docs/operations.md": {tenants: []string{"shop"}, prepare: python("hello", "def handle(event):\n    return 'hello'\n") + httpTrigger("hello")},
 	"docs/rest.md":       {tenants: []string{"default"}, env: tokenOfRESTPage},
+}
+
+// settingsOfREADME are those of bin/cluster settings that the commands need once sless is installed.
+func settingsOfREADME(t *testing.T, _ string) []string {
+	e := atTheGateway(t)
+	authority := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(authority, secret(t, "gateway-tls")["ca.crt"], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"CA_CERT=" + authority, "EXTERNAL_URL=https://" + strings.Replace(e.address, "127.0.0.1", "localhost", 1), "API_URL=" + apiserver()}
 }
 
 func secretsOfFunctionPage(*testing.T, string) []string { return []string{"TOKEN=s3cr3t"} }

@@ -30,3 +30,30 @@ func TestFileOfTheInstall(t *testing.T) {
 		t.Errorf("got the runtimes %s", config.RuntimeNames())
 	}
 }
+
+// The configuration that the README writes is one that the operator takes.
+func TestConfigurationOfTheREADME(t *testing.T) {
+	page, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(page), "production/config.yaml <<EOF\n")
+	text, _, _ := strings.Cut(after, "\nEOF\n")
+	if !found {
+		t.Fatal("README.md writes no production/config.yaml")
+	}
+	text = os.Expand(text, func(name string) string {
+		switch {
+		case name == "REGISTRY_INSECURE":
+			return "false"
+		case strings.HasSuffix(name, "_IMAGE"):
+			return "registry.example.org/sless/image@sha256:" + strings.Repeat("0", 64)
+		case strings.HasSuffix(name, "_URL") || name == "S3_ENDPOINT":
+			return "https://given.example.org"
+		}
+		return "given.example.org"
+	})
+	if _, err := Parse([]byte(text)); err != nil {
+		t.Errorf("%v:\n%s", err, text)
+	}
+}

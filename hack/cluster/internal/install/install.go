@@ -49,7 +49,8 @@ type Public struct {
 	// ControllerNamespace has the Ingress controller, whose account is called ingress.
 	ControllerNamespace string
 
-	CA, Cert, Key []byte // PEM
+	CAFile, CertFile, KeyFile string
+	CA, Cert, Key             []byte // PEM, what the files have
 }
 
 // Values are what the install is made of.
