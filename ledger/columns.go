@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // columns are those of the table, in the order of values and of a row that is read.
@@ -18,8 +20,10 @@ func (r *Record) values() []any {
 	if r.Caller.IsValid() {
 		caller = r.Caller.String()
 	}
+	var namespace pgtype.UUID
+	_ = namespace.Scan(r.NamespaceUID) // what is none becomes NULL, which the database refuses
 	return []any{
-		r.Started, r.Duration.Microseconds(), text(r.ID), text(r.Namespace), r.NamespaceUID, text(r.Function), text(r.Trigger), text(r.Job),
+		r.Started, r.Duration.Microseconds(), text(r.ID), text(r.Namespace), namespace, text(r.Function), text(r.Trigger), text(r.Job),
 		string(r.Kind), text(r.Image), text(r.CodeHash), int32(r.Status), text(r.Code), r.Queued.Microseconds(), r.Starting.Microseconds(),
 		r.Handler.Microseconds(), r.BytesIn, r.BytesOut, text(r.Pod), caller, int32(r.Attempt), int32(r.Dropped),
 	}

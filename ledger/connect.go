@@ -49,6 +49,19 @@ func readDSN(file string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
+// connect connects and makes sure that the schema is this release's.
+func connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
+	c, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkVersion(ctx, c); err != nil {
+		hangUp(c)
+		return nil, err
+	}
+	return c, nil
+}
+
 // hangUp ends a connection without waiting for the other side.
 func hangUp(c *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -74,8 +87,11 @@ func checkVersion(ctx context.Context, c *pgx.Conn) error {
 	return nil
 }
 
-// PostgreSQL's codes of what can go wrong.
+// PostgreSQL's codes of what can go wrong; those of two characters are classes.
 const (
+	dataException         = "22"
+	integrityViolation    = "23"
+	operatorIntervention  = "57"
 	undefinedTable        = "42P01"
 	undefinedSchema       = "3F000"
 	insufficientPrivilege = "42501"
