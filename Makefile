@@ -51,7 +51,7 @@ bench: kubernetes ## measure what must stay fast; brings the cluster up
 	@hack/bench/terraform.sh
 
 .PHONY: kubernetes
-kubernetes: bin/cluster ## kube-apiserver, etcd, kubectl, a registry and an object store for tests, in .dev/bin
+kubernetes: bin/cluster ## kube-apiserver, etcd, kubectl, a registry, an object store (in .dev/bin) and PostgreSQL, for tests
 	@bin/cluster bin
 
 # What is generated, and what every change must keep.

@@ -16,6 +16,7 @@ import (
 	"github.com/naeel/sless/hack/cluster/internal/node"
 	"github.com/naeel/sless/hack/cluster/internal/plan"
 	"github.com/naeel/sless/hack/cluster/internal/plane"
+	"github.com/naeel/sless/hack/cluster/internal/postgres"
 	"github.com/naeel/sless/hack/cluster/internal/process"
 	"github.com/naeel/sless/hack/cluster/internal/progress"
 )
@@ -30,6 +31,7 @@ type app struct {
 	plane     plane.Plane
 	node      node.Node
 	addons    addons.Addons
+	postgres  postgres.Server
 	kubectl   kubectl.Client
 	external  bool // a cluster that somebody else made
 }
@@ -55,6 +57,7 @@ func newApp(place plan.Place) *app {
 	}
 	a.plane = plane.Plane{Place: place, Processes: a.processes, Progress: out}
 	a.node = node.Node{Place: place, Processes: a.processes, Progress: out}
+	a.postgres = postgres.Server{Place: place, Processes: a.processes, Progress: out}
 	a.addons = addons.Addons{Place: place, Builder: a.builder, Cache: a.cache, Node: a.node, Kubectl: a.kubectl, Progress: out}
 	return a
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // order is the order in which the programs start; what is stopped first is what would otherwise restore what we remove.
-var order = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "containerd", "kubelet", "kube-proxy", "kube-router", "forward"}
+var order = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "containerd", "postgres", "kubelet", "kube-proxy", "kube-router", "forward"}
 
 // stopOrder sorts names so that whoever depends on others is stopped before them, unknown ones first of all.
 func stopOrder(names []string) []string {

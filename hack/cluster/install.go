@@ -58,6 +58,11 @@ func (a *app) installValues(ctx context.Context) (install.Values, error) {
 		PushConfig: r.push, PullConfig: r.pull, CA: ca,
 	}
 	if !a.external {
+		access, err := a.postgres.Start(ctx)
+		if err != nil {
+			return install.Values{}, err
+		}
+		values.Ledger = &install.Ledger{Owner: access.Owner, Writer: access.Writer, Reader: access.Reader}
 		// Private addresses, which tenants may otherwise not name: the cluster's own stores, and what the tests serve on this machine.
 		values.AllowedHosts = []string{plan.RegistryName, plan.S3Name, plan.NodeIP}
 		if values.Public, err = a.public(); err != nil {

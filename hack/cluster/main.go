@@ -26,6 +26,7 @@ const usage = `usage: cluster COMMAND
   settings    print what README.md's section on a cluster of one's own asks for, as the local cluster has it
   kubeconfig  print the path of the kubeconfig
   bin         only build what tests start without a cluster, and link it into .dev/bin: Kubernetes, a registry, an object store
+              (and PostgreSQL from Debian's package)
   tofu        only build OpenTofu and link it into .dev/bin
 
 With SLESS_KUBECONFIG set, that cluster is used and none is made; images then go to SLESS_REGISTRY.

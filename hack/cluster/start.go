@@ -105,8 +105,11 @@ func (a *app) startNode(ctx context.Context) error {
 	return a.node.Proxies()
 }
 
-// bin builds the programs alone that tests start: a real API server, registry and object store need no cluster.
+// bin brings the programs alone that tests start: a real API server, registry, object store and PostgreSQL need no cluster.
 func bin(ctx context.Context, a *app) error {
+	if err := a.node.InstallPostgres(ctx); err != nil {
+		return err
+	}
 	for _, program := range []binaries.Program{binaries.Registry, binaries.S3} {
 		if err := a.builder.Link(ctx, program); err != nil {
 			return err

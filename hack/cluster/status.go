@@ -46,6 +46,7 @@ func status(ctx context.Context, a *app) error {
 	a.progress.Say("Ingress     https://%s:%s, https://….%s:%s (the same CA)", plan.PublicHost, ingressPort(), plan.FunctionDomain, ingressPort())
 	a.progress.Say("apiserver   http://127.0.0.1:%s", apiserverPort())
 	a.progress.Say("registry    %s (accounts in %s)", plan.RegistryHost, a.place.In("credentials.json"))
+	a.progress.Say("PostgreSQL  %s:%d (roles in %s)", plan.NodeIP, plan.PostgresPort, a.place.In("postgres.json"))
 	a.progress.Say("S3          %s (bucket %s)", plan.S3Endpoint, plan.Bucket)
 	return err
 }

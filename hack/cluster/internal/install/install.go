@@ -53,6 +53,9 @@ type Public struct {
 	CA, Cert, Key             []byte // PEM, what the files have
 }
 
+// Ledger has the connection strings of its roles.
+type Ledger struct{ Owner, Writer, Reader string }
+
 // Values are what the install is made of.
 type Values struct {
 	Images       []Image
@@ -65,6 +68,7 @@ type Values struct {
 	Repository   string // template of a tenant's repository
 	Insecure     bool
 	ObjectStore  ObjectStore
+	Ledger       *Ledger // nil: none
 	AllowedHosts []string
 	PipIndexURL  string
 	NPMRegistry  string
@@ -111,7 +115,7 @@ func (i Installer) files(values Values) (map[string][]byte, error) {
 	sum.Write(values.CA)
 	kustomization, err := execute(kustomizationTemplate, map[string]any{
 		"Base": base, "Images": values.Images, "ConfigHash": hex.EncodeToString(sum.Sum(nil)[:8]),
-		"System": plan.SystemNamespace, "Build": plan.BuildNamespace, "Public": values.Public,
+		"System": plan.SystemNamespace, "Build": plan.BuildNamespace, "Public": values.Public, "Ledger": values.Ledger,
 	})
 	if err != nil {
 		return nil, err
@@ -124,6 +128,9 @@ func (i Installer) files(values Values) (map[string][]byte, error) {
 		"ca.crt":             values.CA,
 		"accessKeyID":        []byte(values.ObjectStore.AccessKey),
 		"secretAccessKey":    []byte(values.ObjectStore.SecretKey),
+	}
+	if ledger := values.Ledger; ledger != nil {
+		files["ledger-owner"], files["ledger-writer"], files["ledger-reader"] = []byte(ledger.Owner), []byte(ledger.Writer), []byte(ledger.Reader)
 	}
 	if public := values.Public; public != nil {
 		files["public-ca.crt"], files["tls.crt"], files["tls.key"] = public.CA, public.Cert, public.Key

@@ -18,6 +18,7 @@ func testValues() Values {
 		Check:       "registry.test/sless/operator@sha256:1",
 		ExternalURL: "http://127.0.0.1:8080", RegistryHost: "registry.test", Repository: "sless-{namespace}", Insecure: true,
 		ObjectStore:  ObjectStore{Endpoint: "http://s3.test", Bucket: "sless", AccessKey: "key", SecretKey: "secret"},
+		Ledger:       &Ledger{Owner: "postgres://owner", Writer: "postgres://writer", Reader: "postgres://reader"},
 		AllowedHosts: []string{"s3.test"},
 		Public: &Public{Host: "sless.test", Domain: "functions.test", TrustedProxy: "192.0.2.1/32", ControllerNamespace: "dev",
 			CA: []byte("public authority"), Cert: []byte("certificate"), Key: []byte("key")},

@@ -25,8 +25,14 @@ type Node struct {
 	Progress  *progress.Printer
 }
 
+// debian is a package and a program by which it is known to be there.
+type debian struct{ program, name string }
+
+// postgres is what tests of the ledger start, and the cluster has.
+var postgres = debian{"pg_ctlcluster", "postgresql"}
+
 // packages are the Debian packages that carry the programs.
-var packages = []struct{ program, name string }{
+var packages = []debian{
 	{"containerd", "containerd"},
 	{"runc", "runc"},
 	{"/usr/lib/cni/bridge", "containernetworking-plugins"},
@@ -37,6 +43,8 @@ var packages = []struct{ program, name string }{
 	{"ip", "iproute2"},
 	{"mount", "mount"},
 	{"debootstrap", "debootstrap"},
+	postgres,
+	{"setpriv", "util-linux"},
 }
 
 // CheckRoot says clearly why nothing works without root.
@@ -48,7 +56,12 @@ func CheckRoot() error {
 }
 
 // InstallPackages installs the Debian packages that are missing.
-func (n Node) InstallPackages(ctx context.Context) error {
+func (n Node) InstallPackages(ctx context.Context) error { return n.install(ctx, packages...) }
+
+// InstallPostgres installs PostgreSQL alone, if it is missing.
+func (n Node) InstallPostgres(ctx context.Context) error { return n.install(ctx, postgres) }
+
+func (n Node) install(ctx context.Context, packages ...debian) error {
 	var missing []string
 	for _, p := range packages {
 		if _, err := exec.LookPath(p.program); err != nil {

@@ -26,6 +26,7 @@ const (
 	EtcdPeerPort = 2380
 	RegistryPort = 5000
 	S3Port       = 7070
+	PostgresPort = 5432
 	IngressPort  = 9443 // on NodeIP
 )
 
