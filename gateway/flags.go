@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/naeel/sless/gateway/internal/proxy"
+	"github.com/naeel/sless/ledger"
 )
 
 // options are the command line.
@@ -32,6 +33,7 @@ type options struct {
 	drainDelay, drainTimeout                     time.Duration
 	accessLog                                    string
 	serverTiming                                 bool
+	ledgerDSNFile, ledgerCaller                  string
 }
 
 const defaultCallers = "system:serviceaccount:sless-system:operator,system:serviceaccount:sless-system:apiserver"
@@ -63,6 +65,8 @@ func parse(args []string) (*options, error) {
 	f.DurationVar(&o.drainTimeout, "drain-timeout", 80*time.Second, "how long requests may then take to end")
 	f.StringVar(&o.accessLog, "access-log", string(proxy.LogAll), "requests that get a log line: all, errors or off")
 	f.BoolVar(&o.serverTiming, "server-timing", false, "put a header Server-Timing on answers, which says where the time went")
+	f.StringVar(&o.ledgerDSNFile, "ledger-dsn-file", "/etc/sless-ledger/dsn", "file with the connection string of a PostgreSQL that gets a record of every request; without the file there are no records")
+	f.StringVar(&o.ledgerCaller, "ledger-caller", string(ledger.CallerNetwork), "what a record keeps of the caller's address: full, network or none")
 	f.SetOutput(io.Discard)
 	switch err := f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -110,6 +114,9 @@ func (o *options) check() error {
 	}
 	if o.domain != "" && len(validation.IsDNS1123Subdomain(strings.ToLower(strings.Trim(o.domain, ".")))) > 0 {
 		return fmt.Errorf("domain is %q: must be a domain such as functions.example.org", o.domain)
+	}
+	if !ledger.CallerPolicy(o.ledgerCaller).Valid() {
+		return fmt.Errorf("-ledger-caller is %q: must be full, network or none", o.ledgerCaller)
 	}
 	if (o.tlsCertFile == "") != (o.tlsKeyFile == "") {
 		return fmt.Errorf("-tls-cert-file and -tls-key-file go together")

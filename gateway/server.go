@@ -25,6 +25,7 @@ import (
 	"github.com/naeel/sless/gateway/internal/tracing"
 	"github.com/naeel/sless/gateway/internal/transport"
 	"github.com/naeel/sless/gateway/internal/watch"
+	"github.com/naeel/sless/ledger"
 )
 
 // maxAsking is how many pods are asked about themselves at the same time.
@@ -44,6 +45,7 @@ type gateway struct {
 	certificate *certificate
 	table       *route.Table
 	metrics     *metrics.Metrics
+	ledger      *ledger.Writer
 	watcher     *watch.Watcher
 	ready       admin.Readiness
 	listeners   []listener
@@ -87,6 +89,8 @@ func build(o *options, logger *slog.Logger, accessLog io.Writer) (*gateway, erro
 	g.h2c = proxy.NewH2C(g.transport.Other)
 	g.room = backend.NewRoom(o.maxWaitingTotal)
 	g.metrics = metrics.New(g.table.Len, g.room.Waiting)
+	g.ledger = ledger.NewWriter(ledger.WriterOptions{DSNFile: o.ledgerDSNFile, Log: logger})
+	g.metrics.Ledger(g.ledger.Stats)
 	g.proxy = proxy.New(proxy.Options{
 		Table: g.table, Metrics: g.metrics, Transport: g.transport, H2C: g.h2c,
 		Auth:           auth.New(clients, strings.Split(o.callers, ",")),
@@ -94,6 +98,8 @@ func build(o *options, logger *slog.Logger, accessLog io.Writer) (*gateway, erro
 		LogRequests:    proxy.LogRequests(o.accessLog),
 		Tracer:         g.tracer,
 		ServerTiming:   o.serverTiming,
+		Ledger:         g.ledger,
+		LedgerCaller:   ledger.CallerPolicy(o.ledgerCaller),
 		TrustedProxies: o.trustedProxies,
 		MaxBodyBytes:   o.maxBodyBytes, BodyTimeout: o.bodyTimeout, WaitTimeout: o.waitTimeout,
 	})
@@ -189,6 +195,7 @@ func (g *gateway) serve(ctx context.Context) error {
 	if g.certificate != nil {
 		running.Go(func() { g.certificate.follow(watching, g.logger) })
 	}
+	running.Go(func() { g.ledger.Run(watching) })
 	var err error
 	select {
 	case <-ctx.Done():

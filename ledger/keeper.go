@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -28,6 +29,50 @@ const (
 	// keeperPatience bounds one pass.
 	keeperPatience = time.Minute
 )
+
+// Keeper keeps the tables as this release needs them, and drops what is old.
+type Keeper struct {
+	// DSNFile has the connection string of a role that may make tables. Without the file there is nothing to do.
+	DSNFile string
+	// RetentionDays is how many days records are kept.
+	RetentionDays int
+	// Log gets a line when the tables are as they should be, and when they can't be.
+	Log *slog.Logger
+}
+
+const (
+	// keepEvery is how often a Keeper looks.
+	keepEvery = 5 * time.Minute
+	// keepAgain is after how long it looks again when something was wrong, or there was nothing to do.
+	keepAgain = 10 * time.Second
+)
+
+// Run works until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	said := ""
+	for ctx.Err() == nil {
+		wait, err := keepEvery, Prepare(ctx, k.DSNFile, k.RetentionDays, time.Now())
+		state := "well"
+		if err != nil {
+			wait, state = keepAgain, kindOf(err)
+		}
+		switch {
+		case state == said || ctx.Err() != nil:
+		case errors.Is(err, ErrOff):
+		case err != nil:
+			k.Log.Error("the ledger's tables can't be made or kept; nothing else depends on them, and it is tried again", "error", err)
+		default:
+			k.Log.Info("the ledger's tables are ready", "version", latest(), "retentionDays", k.RetentionDays)
+		}
+		said = state
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
 
 // Prepare brings the schema up to date, makes partitions for the days to come, drops those that are older than retentionDays, and lets the
 // roles sless_writer and sless_reader, if they exist, do what their names say. All of it happens or none. Of several that try, one does it

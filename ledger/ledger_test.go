@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -329,6 +330,28 @@ func TestPrepareLeavesANewerSchemaAlone(t *testing.T) {
 	if diff := cmp.Diff(before, partitions(t, server)); diff != "" {
 		t.Errorf("partitions changed:\n%s", diff)
 	}
+}
+
+// TestKeeper holds that a Keeper waits for a database, and says once what is wrong with it.
+func TestKeeper(t *testing.T) {
+	t.Parallel()
+	server := ledgertest.Start(t)
+	file := filepath.Join(t.TempDir(), "dsn")
+	log := &logs{}
+	keeper := Keeper{DSNFile: file, RetentionDays: 30, Log: slog.New(slog.NewTextHandler(log, nil))}
+	ctx, cancel := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	working.Go(func() { keeper.Run(ctx) })
+	server.Exec(t, "postgres", "postgres", "alter role sless_owner nologin")
+	ledgertest.WriteDSN(t, file, server.DSN(ledgertest.Owner, "sless"))
+	eventually(t, "it says what is wrong", func() bool { return log.count("ERROR") == 1 })
+	server.Exec(t, "postgres", "postgres", "alter role sless_owner login")
+	eventually(t, "it makes the tables", func() bool { return log.count("INFO") == 1 })
+	if rows(t, server) != 0 || log.count("ERROR") != 1 || strings.Contains(log.String(), "postgres://") {
+		t.Errorf("log:\n%s", log)
+	}
+	cancel()
+	working.Wait()
 }
 
 func TestCallerPolicy(t *testing.T) {

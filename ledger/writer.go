@@ -104,7 +104,7 @@ func (w *Writer) look() {
 }
 
 // Run writes until ctx ends, and then for a few seconds more what is left.
-func (w *Writer) Run(ctx context.Context) error {
+func (w *Writer) Run(ctx context.Context) {
 	s := session{writer: w, batch: make([]Record, 0, batchSize)}
 	defer s.hangUp()
 	flush := time.NewTicker(flushEvery)
@@ -115,7 +115,7 @@ func (w *Writer) Run(ctx context.Context) error {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 			defer cancel()
 			s.finish(last)
-			return nil
+			return
 		case <-flush.C:
 		case <-w.full:
 		}
@@ -321,6 +321,8 @@ func isData(err error) bool {
 // kindOf tells kinds of trouble apart, each of which is worth a line.
 func kindOf(err error) string {
 	switch refused, ok := errors.AsType[*pgconn.PgError](err); {
+	case errors.Is(err, ErrOff):
+		return "off"
 	case errors.Is(err, ErrNewer):
 		return "newer"
 	case errors.Is(err, ErrOlder):

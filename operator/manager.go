@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/naeel/sless/api/names"
@@ -151,7 +152,11 @@ func addControllers(mgr ctrl.Manager, cfg *config.Config, kind build.Kind) error
 	tenants := &tenant.Tenants{Client: mgr.GetClient(), PullConfigFile: cfg.Registry.PullConfigFile, Network: cfg.Network, Limits: cfg.Tenants}
 	environments := &env.Store{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
 	gateways := &function.GatewayPods{Client: mgr.GetClient(), HTTP: directClient(), AdminPort: gatewayAdminPort}
-	for _, runnable := range []interface{ Start(context.Context) error }{builder, tenants, gateways} {
+	records, err := newRecords(cfg.Ledger)
+	if err != nil {
+		return err
+	}
+	for _, runnable := range []manager.Runnable{builder, tenants, gateways, records, keeperOf(cfg.Ledger)} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("add %T: %w", runnable, err)
 		}
@@ -163,7 +168,7 @@ func addControllers(mgr ctrl.Manager, cfg *config.Config, kind build.Kind) error
 			Recorder: mgr.GetEventRecorder("sless-operator"),
 		},
 		&trigger.Reconciler{Client: mgr.GetClient(), Config: cfg},
-		&functionjob.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Config: cfg, Tenants: tenants, Env: environments},
+		&functionjob.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Config: cfg, Tenants: tenants, Env: environments, Ledger: records},
 	} {
 		if err := controller.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", controller, err)

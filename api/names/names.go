@@ -50,6 +50,8 @@ const (
 	PayloadHeader = "Sless-Payload"
 	// OverloadHeader marks a 503 with which a runtime refused a call before the handler saw it.
 	OverloadHeader = "Sless-Overload"
+	// TriggerHeader, set by the operator on its calls of the gateway's internal listener, names the cron Trigger. Pods never get it.
+	TriggerHeader = "Sless-Trigger"
 	// HealthPath answers 200 once the handler is loaded.
 	HealthPath = "/_sless/health"
 	// InvokePath calls the handler with the body's JSON as the event.

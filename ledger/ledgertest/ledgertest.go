@@ -2,7 +2,6 @@
 package ledgertest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -37,7 +36,6 @@ type Server struct {
 	port    int
 	account *syscall.Credential // nil when the test is not root's
 	process *exec.Cmd           // nil while it is down
-	output  bytes.Buffer
 }
 
 // Start starts a server that ends with the test.
@@ -131,8 +129,13 @@ func (s *Server) Up(t testing.TB, settings ...string) {
 		args = append(args, "-c", setting)
 	}
 	s.process = s.command(t, "postgres", args...)
-	s.output.Reset()
-	s.process.Stdout, s.process.Stderr = &s.output, &s.output
+	// A file, so that no goroutine of the test's process carries it.
+	log, err := os.Create(filepath.Join(s.folder, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s.process.Stdout, s.process.Stderr = log, log
 	if err := s.process.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +147,8 @@ func (s *Server) Up(t testing.TB, settings ...string) {
 		}
 		if time.Now().After(deadline) {
 			s.Kill(t)
-			t.Fatalf("PostgreSQL did not start: %v\n%s", err, &s.output)
+			said, _ := os.ReadFile(log.Name())
+			t.Fatalf("PostgreSQL did not start: %v\n%s", err, said)
 		}
 	}
 }

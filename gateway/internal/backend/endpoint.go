@@ -12,6 +12,8 @@ type Target struct {
 	Address string
 	// UID is the pod's: a new pod with an old address is another endpoint.
 	UID string
+	// Pod is its name.
+	Pod string
 	// Ready is what the kubelet says.
 	Ready bool
 	// Serving is Ready without regard to Terminating.
@@ -20,10 +22,12 @@ type Target struct {
 	Terminating bool
 }
 
-// Endpoint is one pod of a function as the gateway knows it. The pool's mutex guards what is not atomic, but for Address.
+// Endpoint is one pod of a function as the gateway knows it. The pool's mutex guards what is not atomic, but for Address and Pod.
 type Endpoint struct {
 	// Address is host:port.
 	Address string
+	// Pod is the pod's name.
+	Pod string
 
 	// h2c says that the pod asked for HTTP/2.
 	h2c atomic.Bool

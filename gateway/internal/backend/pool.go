@@ -69,7 +69,7 @@ func (p *Pool) SetTargets(targets []Target, revision string) {
 		key := target.UID + "/" + target.Address
 		e := old[key]
 		if e == nil {
-			e = &Endpoint{Address: target.Address}
+			e = &Endpoint{Address: target.Address, Pod: target.Pod}
 			e.ctx, e.stop = context.WithCancel(context.Background())
 			e.update(target)
 		} else if e.target != target {

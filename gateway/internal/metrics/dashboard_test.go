@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/naeel/sless/ledger"
 )
 
 // dashboard is what of config/grafana/gateway.json names metrics.
@@ -42,9 +44,10 @@ func readDashboard(t *testing.T) dashboard {
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	m := New(func() int { return 1 }, func() int { return 1 })
+	m.Ledger(func() ledger.Stats { return ledger.Stats{} })
 	meter := m.Meter("ns", "f")
 	meter.Begin()
-	meter.End(503, 1, time.Second, "no_endpoint")
+	meter.End(503, 1, 1, time.Second, "no_endpoint")
 	meter.Ejected()
 	meter.Waited(time.Second)
 	families, err := m.Gatherer().Gather()

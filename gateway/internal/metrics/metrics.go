@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/naeel/sless/ledger"
 )
 
 // classes are the values of the label code_class, by the first digit of the status.
@@ -37,6 +39,7 @@ var (
 		"Requests answered, by class of status. Requests that lead to no function have empty labels.", append(function[:2:2], "code_class"), nil)
 	secondsDesc = prometheus.NewDesc("sless_gateway_request_duration_seconds",
 		"Time from a request's head to the end of its answer, streams and WebSockets included.", function, nil)
+	receivedDesc = prometheus.NewDesc("sless_gateway_request_bytes_total", "Bytes of requests' bodies, as far as they were read.", function, nil)
 	bytesDesc    = prometheus.NewDesc("sless_gateway_response_bytes_total", "Bytes of answers' bodies.", function, nil)
 	inFlightDesc = prometheus.NewDesc("sless_gateway_requests_in_flight", "Requests that are being answered or wait.", function, nil)
 )
@@ -69,7 +72,7 @@ func New(routes, waiting func() int) *Metrics {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{requestsDesc, secondsDesc, bytesDesc, inFlightDesc} {
+	for _, desc := range []*prometheus.Desc{requestsDesc, secondsDesc, receivedDesc, bytesDesc, inFlightDesc} {
 		to <- desc
 	}
 }
@@ -87,6 +90,28 @@ func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
 // SetSynced says that the route table is complete.
 func (m *Metrics) SetSynced() { m.synced.Set(1) }
+
+// Ledger adds what the writer of the ledger counts.
+func (m *Metrics) Ledger(stats func() ledger.Stats) {
+	records := func(result string, count func(ledger.Stats) uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "sless_ledger_records_total",
+			Help: "Records of what ran, written to the ledger or dropped.", ConstLabels: prometheus.Labels{"result": result}},
+			func() float64 { return float64(count(stats())) })
+	}
+	m.registry.MustRegister(
+		records("written", func(s ledger.Stats) uint64 { return s.Written }),
+		records("dropped", func(s ledger.Stats) uint64 { return s.Dropped }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sless_ledger_queue", Help: "Records that wait to be written."},
+			func() float64 { return float64(stats().Queue) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sless_ledger_up", Help: "1 while the ledger can be written to; 0 also without one."},
+			func() float64 {
+				if stats().Up {
+					return 1
+				}
+				return 0
+			}),
+	)
+}
 
 // Unknown counts requests that lead to no function.
 func (m *Metrics) Unknown() *Meter { return m.unknown }
@@ -106,6 +131,7 @@ type Meter struct {
 	// gone says that the function is: what ends after that is no longer counted, or it would bring the series back.
 	gone     atomic.Bool
 	inFlight atomic.Int64
+	received atomic.Int64
 	bytes    atomic.Int64
 	took     atomic.Int64 // nanoseconds, in all
 	classes  [len(classes)]atomic.Uint64
@@ -124,11 +150,14 @@ func (m *Meter) Begin() {
 	}
 }
 
-// End counts a request out: its status, the bytes of its answer, how long it took, and the code when the gateway answered itself.
-func (m *Meter) End(status int, bytes int64, took time.Duration, code string) {
+// End counts a request out: its status, the bytes of its body and of its answer, how long it took, and the code when the gateway answered itself.
+func (m *Meter) End(status int, received, bytes int64, took time.Duration, code string) {
 	m.inFlight.Add(-1)
 	if m.gone.Load() {
 		return
+	}
+	if received > 0 {
+		m.received.Add(received)
 	}
 	m.bytes.Add(bytes)
 	m.took.Add(int64(took))
@@ -152,6 +181,7 @@ func (m *Meter) collect(to chan<- prometheus.Metric) {
 			send(requestsDesc, prometheus.CounterValue, float64(n), class)
 		}
 	}
+	send(receivedDesc, prometheus.CounterValue, float64(m.received.Load()))
 	send(bytesDesc, prometheus.CounterValue, float64(m.bytes.Load()))
 	send(inFlightDesc, prometheus.GaugeValue, float64(m.inFlight.Load()))
 	cumulative := make(map[float64]uint64, len(buckets))

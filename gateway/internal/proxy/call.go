@@ -46,6 +46,9 @@ type call struct {
 	held     *backend.Endpoint
 	// refusal is the code of an answer that the gateway made itself, or broke off; said is the code of one that the runtime made.
 	refusal, said string
+	// pod is where the call was sent last, the attempts-th time.
+	pod      string
+	attempts int
 	// whole says that the handler came to its end, so that no answer was broken off.
 	whole bool
 }
@@ -109,7 +112,8 @@ func (c *call) end() {
 		c.meter.Begin()
 	}
 	took := time.Since(c.began)
-	c.meter.End(c.recorder.status, c.recorder.bytes, took, c.refusal)
+	c.meter.End(c.recorder.status, c.body.bytes(), c.recorder.bytes, took, c.refusal)
+	c.record(took)
 	c.log(took)
 	c.spans.End(c.recorder.status, c.id, c.code())
 	c.gateway.active.Done()

@@ -71,6 +71,8 @@ func (g *Gateway) RoundTrip(out *http.Request) (*http.Response, error) {
 // send does one round trip.
 func (c *call) send(out *http.Request, e *backend.Endpoint) (*http.Response, error) {
 	c.held = e
+	c.pod = e.Pod
+	c.attempts++
 	out.URL.Host = e.Address
 	out.Body, out.GetBody = c.body.next(), c.body.again()
 	c.watchdog.set(answering, c.spec.Timeout+grace)

@@ -16,6 +16,7 @@ import (
 	"github.com/naeel/sless/gateway/internal/metrics"
 	"github.com/naeel/sless/gateway/internal/route"
 	"github.com/naeel/sless/gateway/internal/tracing"
+	"github.com/naeel/sless/ledger"
 )
 
 // Options are what a Gateway is made of.
@@ -33,6 +34,9 @@ type Options struct {
 	Tracer *tracing.Tracer
 	// ServerTiming puts the header of that name, with the phases of the call, on answers.
 	ServerTiming bool
+	// Ledger gets a record of every request that leads to a function, with what LedgerCaller keeps of the caller's address; nil: none.
+	Ledger       *ledger.Writer
+	LedgerCaller ledger.CallerPolicy
 	// TrustedProxies are the peers whose X-Forwarded-* and X-Request-Id are believed.
 	TrustedProxies []netip.Prefix
 	// MaxBodyBytes is the largest request body.

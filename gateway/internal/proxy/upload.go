@@ -34,7 +34,7 @@ type upload struct {
 	limit  int64
 	began  time.Time
 
-	read     int64
+	read     atomic.Int64 // what is read when the call has ended may still come in
 	reading  atomic.Bool
 	tooLarge atomic.Bool
 	broken   atomic.Bool
@@ -76,8 +76,7 @@ func (u *upload) Read(buffer []byte) (int, error) {
 	u.reading.Store(true)
 	n, err := u.source.Read(buffer)
 	u.reading.Store(false)
-	u.read += int64(n)
-	if u.read > u.limit {
+	if u.read.Add(int64(n)) > u.limit {
 		u.tooLarge.Store(true)
 		n, err = 0, errTooLarge
 	} else if err != nil && err != io.EOF {
@@ -90,8 +89,16 @@ func (u *upload) Read(buffer []byte) (int, error) {
 // patience is how long the next part may take.
 func (u *upload) patience() time.Duration {
 	most := u.call.gateway.BodyTimeout
-	owed := u.began.Add(most + time.Duration(u.read/slowestBytes)*time.Second)
+	owed := u.began.Add(most + time.Duration(u.read.Load()/slowestBytes)*time.Second)
 	return max(0, min(most, time.Until(owed)))
+}
+
+// bytes returns how much of the body the caller has sent.
+func (u *upload) bytes() int64 {
+	if u == nil {
+		return 0
+	}
+	return u.read.Load()
 }
 
 // next returns the body for another round trip; nil when the request has none.

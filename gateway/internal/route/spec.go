@@ -28,6 +28,12 @@ const defaultTimeout = 60 * time.Second
 // Spec is what a Function and its Triggers say about its traffic. It never changes; a change makes another.
 type Spec struct {
 	Access Access
+	// NamespaceUID tells the namespace from one that had the name before it; empty while that is not known.
+	NamespaceUID string
+	// Trigger is the one that decides: of the enabled http Triggers, or when none is, of the disabled ones.
+	Trigger string
+	// Image is the digest of the image that serves, CodeHash the user's own mark of its source.
+	Image, CodeHash string
 	// Methods are those let through; none means all.
 	Methods []string
 	// Allow lists them for the header of that name.
@@ -58,15 +64,17 @@ func Compile(function *v1alpha1.Function, triggers []*v1alpha1.Trigger) *Spec {
 		ScaledToZero: function.Spec.Replicas != nil && *function.Spec.Replicas == 0,
 		Hopeless: function.Status.Phase == v1alpha1.FunctionFailed &&
 			function.Status.ObservedGeneration == function.Generation,
-		Timeout: defaultTimeout,
+		Timeout:  defaultTimeout,
+		CodeHash: function.Status.CodeHash,
 	}
+	_, spec.Image, _ = strings.Cut(function.Status.Image, "@")
 	if seconds := function.Spec.TimeoutSeconds; seconds > 0 {
 		spec.Timeout = time.Duration(seconds) * time.Second
 	}
 	if limit := function.Spec.Concurrency; limit != nil {
 		spec.Concurrency = int(*limit)
 	}
-	var decisive *v1alpha1.Trigger
+	var decisive, disabled *v1alpha1.Trigger
 	for _, trigger := range triggers {
 		if trigger.IsEnabled() {
 			spec.Off = false
@@ -76,15 +84,21 @@ func Compile(function *v1alpha1.Function, triggers []*v1alpha1.Trigger) *Spec {
 		}
 		if !trigger.IsEnabled() {
 			spec.Access = max(spec.Access, Disabled)
+			if disabled == nil || older(trigger, disabled) < 0 {
+				disabled = trigger
+			}
 			continue
 		}
 		if decisive == nil || older(trigger, decisive) < 0 {
 			decisive = trigger
 		}
 	}
-	if decisive != nil {
-		spec.Access = Open
+	switch {
+	case decisive != nil:
+		spec.Access, spec.Trigger = Open, decisive.Name
 		spec.setHTTP(decisive.Spec.HTTP)
+	case disabled != nil:
+		spec.Trigger = disabled.Name
 	}
 	return spec
 }

@@ -42,20 +42,20 @@ func TestCompileTriggers(t *testing.T) {
 		want     Spec
 	}{
 		"none":                        {nil, Spec{Access: Closed}},
-		"one":                         {[]*v1alpha1.Trigger{trigger("a", 1)}, Spec{Access: Open}},
-		"one disabled":                {[]*v1alpha1.Trigger{trigger("a", 1, disabled)}, Spec{Access: Disabled, Off: true}},
-		"one being deleted":           {[]*v1alpha1.Trigger{trigger("a", 1, deleting)}, Spec{Access: Disabled, Off: true}},
-		"one disabled, one not":       {[]*v1alpha1.Trigger{trigger("a", 1, disabled), trigger("b", 0)}, Spec{Access: Open}},
+		"one":                         {[]*v1alpha1.Trigger{trigger("a", 1)}, Spec{Access: Open, Trigger: "a"}},
+		"one disabled":                {[]*v1alpha1.Trigger{trigger("a", 1, disabled)}, Spec{Access: Disabled, Trigger: "a", Off: true}},
+		"one being deleted":           {[]*v1alpha1.Trigger{trigger("a", 1, deleting)}, Spec{Access: Disabled, Trigger: "a", Off: true}},
+		"one disabled, one not":       {[]*v1alpha1.Trigger{trigger("a", 1, disabled), trigger("b", 0)}, Spec{Access: Open, Trigger: "b"}},
 		"only cron":                   {[]*v1alpha1.Trigger{trigger("a", 1, cron)}, Spec{Access: Closed}},
 		"only cron, disabled":         {[]*v1alpha1.Trigger{trigger("a", 1, cron, disabled)}, Spec{Access: Closed, Off: true}},
-		"http disabled, cron not":     {[]*v1alpha1.Trigger{trigger("a", 1, disabled), trigger("b", 1, cron)}, Spec{Access: Disabled}},
-		"http, cron disabled":         {[]*v1alpha1.Trigger{trigger("a", 1), trigger("b", 1, cron, disabled)}, Spec{Access: Open}},
-		"methods":                     {[]*v1alpha1.Trigger{trigger("a", 1, methods("GET", "PUT"))}, Spec{Access: Open, Methods: []string{"GET", "PUT"}, Allow: "GET, PUT"}},
-		"payload":                     {[]*v1alpha1.Trigger{trigger("a", 1, body)}, Spec{Access: Open, PayloadBody: true}},
-		"the older decides":           {[]*v1alpha1.Trigger{trigger("a", 1), trigger("b", 2, body)}, Spec{Access: Open, PayloadBody: true}},
-		"the older enabled decides":   {[]*v1alpha1.Trigger{trigger("a", 1), trigger("b", 2, body, disabled)}, Spec{Access: Open}},
-		"of one age the name decides": {[]*v1alpha1.Trigger{trigger("b", 1), trigger("a", 1, body)}, Spec{Access: Open, PayloadBody: true}},
-		"the older cron does not":     {[]*v1alpha1.Trigger{trigger("a", 1, body), trigger("b", 2, cron)}, Spec{Access: Open, PayloadBody: true}},
+		"http disabled, cron not":     {[]*v1alpha1.Trigger{trigger("a", 1, disabled), trigger("b", 1, cron)}, Spec{Access: Disabled, Trigger: "a"}},
+		"http, cron disabled":         {[]*v1alpha1.Trigger{trigger("a", 1), trigger("b", 1, cron, disabled)}, Spec{Access: Open, Trigger: "a"}},
+		"methods":                     {[]*v1alpha1.Trigger{trigger("a", 1, methods("GET", "PUT"))}, Spec{Access: Open, Trigger: "a", Methods: []string{"GET", "PUT"}, Allow: "GET, PUT"}},
+		"payload":                     {[]*v1alpha1.Trigger{trigger("a", 1, body)}, Spec{Access: Open, Trigger: "a", PayloadBody: true}},
+		"the older decides":           {[]*v1alpha1.Trigger{trigger("a", 1), trigger("b", 2, body)}, Spec{Access: Open, Trigger: "b", PayloadBody: true}},
+		"the older enabled decides":   {[]*v1alpha1.Trigger{trigger("a", 1), trigger("b", 2, body, disabled)}, Spec{Access: Open, Trigger: "a"}},
+		"of one age the name decides": {[]*v1alpha1.Trigger{trigger("b", 1), trigger("a", 1, body)}, Spec{Access: Open, Trigger: "a", PayloadBody: true}},
+		"the older cron does not":     {[]*v1alpha1.Trigger{trigger("a", 1, body), trigger("b", 2, cron)}, Spec{Access: Open, Trigger: "a", PayloadBody: true}},
 	} {
 		test.want.Timeout = defaultTimeout
 		got := Compile(&v1alpha1.Function{}, test.triggers)
@@ -76,8 +76,10 @@ func TestCompileFunction(t *testing.T) {
 		function *v1alpha1.Function
 		want     Spec
 	}{
-		"timeout":         {function(func(f *v1alpha1.Function) { f.Spec.TimeoutSeconds = 5 }), Spec{Timeout: 5 * time.Second}},
-		"concurrency":     {function(func(f *v1alpha1.Function) { f.Spec.Concurrency = new(int32(3)) }), Spec{Timeout: defaultTimeout, Concurrency: 3}},
+		"timeout":     {function(func(f *v1alpha1.Function) { f.Spec.TimeoutSeconds = 5 }), Spec{Timeout: 5 * time.Second}},
+		"concurrency": {function(func(f *v1alpha1.Function) { f.Spec.Concurrency = new(int32(3)) }), Spec{Timeout: defaultTimeout, Concurrency: 3}},
+		"image": {function(func(f *v1alpha1.Function) { f.Status.Image, f.Status.CodeHash = "host/repository@sha256:12", "v1" }),
+			Spec{Timeout: defaultTimeout, Image: "sha256:12", CodeHash: "v1"}},
 		"no replicas":     {function(func(f *v1alpha1.Function) { f.Spec.Replicas = new(int32(0)) }), Spec{Timeout: defaultTimeout, ScaledToZero: true}},
 		"some replicas":   {function(func(f *v1alpha1.Function) { f.Spec.Replicas = new(int32(2)) }), Spec{Timeout: defaultTimeout}},
 		"failed before":   {function(func(f *v1alpha1.Function) { f.Status.Phase = v1alpha1.FunctionFailed; f.Status.ObservedGeneration = 1 }), Spec{Timeout: defaultTimeout}},

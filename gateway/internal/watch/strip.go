@@ -23,7 +23,10 @@ func strip(object any) (any, error) {
 				Concurrency:    object.Spec.Concurrency,
 				Replicas:       object.Spec.Replicas,
 			},
-			Status: v1alpha1.FunctionStatus{Phase: object.Status.Phase, ObservedGeneration: object.Status.ObservedGeneration},
+			Status: v1alpha1.FunctionStatus{
+				Phase: object.Status.Phase, ObservedGeneration: object.Status.ObservedGeneration,
+				Image: object.Status.Image, CodeHash: object.Status.CodeHash,
+			},
 		}, nil
 	case *v1alpha1.Trigger:
 		spec := v1alpha1.TriggerSpec{FunctionRef: object.Spec.FunctionRef, Enabled: object.Spec.Enabled, Type: object.Spec.Type, HTTP: object.Spec.HTTP}
@@ -31,7 +34,11 @@ func strip(object any) (any, error) {
 	case *discoveryv1.EndpointSlice:
 		return stripSlice(object), nil
 	case *corev1.Namespace:
-		return &corev1.Namespace{ObjectMeta: stripMeta(object.ObjectMeta)}, nil
+		stripped := &corev1.Namespace{ObjectMeta: stripMeta(object.ObjectMeta)}
+		if by := object.Labels[names.ManagedByLabel]; by == names.ManagedBy {
+			stripped.Labels = map[string]string{names.ManagedByLabel: by}
+		}
+		return stripped, nil
 	}
 	return nil, fmt.Errorf("unexpected object %T", object)
 }

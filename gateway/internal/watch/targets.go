@@ -73,7 +73,7 @@ func target(e *discoveryv1.Endpoint, port string) (backend.Target, bool) {
 		target.Serving = *e.Conditions.Serving
 	}
 	if e.TargetRef != nil {
-		target.UID = string(e.TargetRef.UID)
+		target.UID, target.Pod = string(e.TargetRef.UID), e.TargetRef.Name
 	}
 	return target, true
 }

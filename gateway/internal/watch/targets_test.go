@@ -82,11 +82,13 @@ func TestStrip(t *testing.T) {
 	function.Spec.Source.Inline = map[string]v1alpha1.InlineFile{"handler.py": "code"}
 	function.Spec.Env = []v1alpha1.EnvVar{{Name: "A", Value: "secret"}}
 	function.Spec.TimeoutSeconds, function.Spec.Replicas, function.Spec.Concurrency = 5, new(int32(2)), new(int32(3))
+	function.Status.Image, function.Status.CodeHash = "i@sha256:1", "v1"
 	function.Status.Phase, function.Status.ObservedGeneration, function.Status.URL = v1alpha1.FunctionFailed, 3, "u"
 	want := &v1alpha1.Function{}
 	want.Name, want.Namespace, want.Generation = "f", "ns", 3
 	want.Spec.TimeoutSeconds, want.Spec.Replicas, want.Spec.Concurrency = 5, new(int32(2)), new(int32(3))
 	want.Status.Phase, want.Status.ObservedGeneration = v1alpha1.FunctionFailed, 3
+	want.Status.Image, want.Status.CodeHash = "i@sha256:1", "v1"
 	check(t, "Function", want, function)
 
 	trigger := &v1alpha1.Trigger{}

@@ -40,12 +40,13 @@ type Watcher struct {
 // New returns a Watcher. newRoute makes the route of a Function seen for the first time.
 func New(clients *Clients, table *route.Table, newRoute func(namespace, name string) *route.Route) (*Watcher, error) {
 	w := &Watcher{table: table, newRoute: newRoute}
-	w.functions = informer(clients.sless, "functions", "", &v1alpha1.Function{}, nil)
+	w.functions = informer(clients.sless, "functions", "", &v1alpha1.Function{},
+		cache.Indexers{byNamespace: cache.MetaNamespaceIndexFunc})
 	w.triggers = informer(clients.sless, "triggers", "", &v1alpha1.Trigger{}, cache.Indexers{byFunction: functionOfTrigger})
 	ours := names.ManagedByLabel + "=" + names.ManagedBy
 	w.slices = informer(clients.discovery, "endpointslices", ours, &discoveryv1.EndpointSlice{},
 		cache.Indexers{byFunction: functionOfSlice, byNamespace: cache.MetaNamespaceIndexFunc})
-	w.namespaces = informer(clients.core, "namespaces", ours, &corev1.Namespace{}, nil)
+	w.namespaces = informer(clients.core, "namespaces", "", &corev1.Namespace{}, nil)
 	for _, informer := range w.informers() {
 		if err := informer.SetTransform(strip); err != nil {
 			return nil, fmt.Errorf("set transform: %w", err)
@@ -136,7 +137,11 @@ func (w *Watcher) sync(key string) {
 	if current == nil {
 		current = w.newRoute(function.Namespace, function.Name)
 	}
-	current.SetSpec(route.Compile(function, indexed[*v1alpha1.Trigger](w.triggers, key)))
+	spec := route.Compile(function, indexed[*v1alpha1.Trigger](w.triggers, key))
+	if namespace := w.namespace(function.Namespace); namespace != nil {
+		spec.NamespaceUID = string(namespace.UID)
+	}
+	current.SetSpec(spec)
 	slices := w.slicesOf(key)
 	current.Pool.SetTargets(targets(slices), wanted(slices))
 	if w.table.Lookup(key) == nil {
@@ -157,11 +162,26 @@ func (w *Watcher) function(key string) *v1alpha1.Function {
 	return function
 }
 
+// namespace returns a namespace that exists, or nil.
+func (w *Watcher) namespace(name string) *corev1.Namespace {
+	object, _, err := w.namespaces.GetIndexer().GetByKey(name)
+	if err != nil {
+		return nil
+	}
+	namespace, _ := object.(*corev1.Namespace)
+	return namespace
+}
+
+// isOurs says whether the operator has marked a namespace as its own.
+func isOurs(namespace *corev1.Namespace) bool {
+	return namespace.Labels[names.ManagedByLabel] == names.ManagedBy
+}
+
 // slicesOf returns a Function's slices in a namespace that the operator has marked as its own: nobody else's slices lead traffic anywhere.
 func (w *Watcher) slicesOf(key string) []*discoveryv1.EndpointSlice {
 	var ours []*discoveryv1.EndpointSlice
 	for _, slice := range indexed[*discoveryv1.EndpointSlice](w.slices, key) {
-		if _, exists, err := w.namespaces.GetIndexer().GetByKey(slice.Namespace); err == nil && exists {
+		if namespace := w.namespace(slice.Namespace); namespace != nil && isOurs(namespace) {
 			ours = append(ours, slice)
 		}
 	}
@@ -209,17 +229,20 @@ func functionOfSlice(object any) ([]string, error) {
 	return []string{namespace + "/" + name}, nil
 }
 
-// functionsOfNamespace returns the Functions with slices in a namespace that has become the operator's, or is no longer.
+// functionsOfNamespace returns the Functions in a namespace, and those with slices in one that has become the operator's, or is no longer.
 func (w *Watcher) functionsOfNamespace(object any) ([]string, error) {
 	namespace, ok := object.(*corev1.Namespace)
 	if !ok {
 		return nil, nil
 	}
+	keys, err := w.functions.GetIndexer().IndexKeys(byNamespace, namespace.Name)
+	if err != nil {
+		return nil, err
+	}
 	slices, err := w.slices.GetIndexer().ByIndex(byNamespace, namespace.Name)
 	if err != nil {
 		return nil, err
 	}
-	var keys []string
 	for _, slice := range slices {
 		about, _ := functionOfSlice(slice)
 		keys = append(keys, about...)

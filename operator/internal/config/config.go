@@ -42,6 +42,8 @@ type Config struct {
 	Network Network `json:"network,omitempty"`
 	// Gateway is how the operator calls the gateway.
 	Gateway Gateway `json:"gateway,omitempty"`
+	// Ledger is where what ran is recorded.
+	Ledger Ledger `json:"ledger,omitempty"`
 	// APIServer is the section of the apiserver, which reads the same file; the operator passes it over.
 	APIServer json.RawMessage `json:"apiserver,omitempty"`
 }
@@ -190,6 +192,17 @@ type Gateway struct {
 	TokenFile string `json:"tokenFile,omitempty"`
 }
 
+// Ledger is a PostgreSQL with a record of each run. Without the files there is none.
+type Ledger struct {
+	// DSNFile has a connection string, postgres://user:password@host:5432/database, of a role that may insert. Read anew for each connection.
+	// Default /etc/sless-ledger/dsn.
+	DSNFile string `json:"dsnFile,omitempty"`
+	// OwnerDSNFile has a connection string of a role that may make tables. Read anew for each use. Default /etc/sless-ledger-owner/dsn.
+	OwnerDSNFile string `json:"ownerDSNFile,omitempty"`
+	// RetentionDays is how many days records are kept. Default 30.
+	RetentionDays int `json:"retentionDays,omitempty"`
+}
+
 // maxKeepImages is how many images the status of a Function has room for.
 const maxKeepImages = 50
 
@@ -242,6 +255,9 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Function.CPURequest, "50m")
 	setDefault(&c.Function.TmpSize, "512Mi")
 	setDefault(&c.Function.ProgressDeadlineSeconds, 120)
+	setDefault(&c.Ledger.DSNFile, "/etc/sless-ledger/dsn")
+	setDefault(&c.Ledger.OwnerDSNFile, "/etc/sless-ledger-owner/dsn")
+	setDefault(&c.Ledger.RetentionDays, 30)
 	setDefault(&c.Gateway.InternalURL, "http://gateway-internal.sless-system.svc:8082")
 	setDefault(&c.Gateway.TokenFile, "/var/run/secrets/sless/gateway/token")
 }
@@ -309,6 +325,9 @@ func (c *Config) validate() error {
 	c.Build.validate(wrong)
 	if c.Tenants.MaxFunctions < 0 {
 		wrong("tenants.maxFunctions", "must be at least 0, which is no limit")
+	}
+	if c.Ledger.RetentionDays < 1 {
+		wrong("ledger.retentionDays", "must be at least 1")
 	}
 	for field, ranges := range map[string][]string{"allowedCIDRs": c.Network.AllowedCIDRs, "deniedCIDRs": c.Network.DeniedCIDRs} {
 		for i, cidr := range ranges {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/ledger"
 	"github.com/naeel/sless/operator/internal/config"
 	"github.com/naeel/sless/operator/internal/env"
 	"github.com/naeel/sless/operator/internal/reconcile"
@@ -40,6 +41,8 @@ type Reconciler struct {
 	Tenants Tenants
 	// Env keeps the Secrets of environments. Required.
 	Env Environments
+	// Ledger gets a record of every run that ends. Default: nobody does.
+	Ledger Ledger
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
@@ -56,6 +59,14 @@ type Tenants interface {
 type Environments interface {
 	// Ensure makes the Secret of a Function's environment in a tenant's namespace and returns its name, empty when it needs none.
 	Ensure(ctx context.Context, function *v1alpha1.Function, tenant string) (string, env.Environment, error)
+}
+
+// Ledger keeps records of what ran.
+type Ledger interface {
+	// On says whether records are kept.
+	On() bool
+	// Write takes a copy, and waits for nobody.
+	Write(*ledger.Record)
 }
 
 // The rights that the controller needs everywhere. What it needs in the namespaces it made is in the ClusterRole of tenants: get, list,
@@ -99,6 +110,7 @@ func (r *Reconciler) pass(ctx context.Context, s *scope) error {
 	if patchErr := reconcile.PatchStatus(ctx, r.Client, s.job, s.before); patchErr != nil {
 		return fmt.Errorf("patch status of FunctionJob %s: %w", s.key(), patchErr)
 	}
+	r.record(ctx, s)
 	return err
 }
 

@@ -3,9 +3,13 @@ package functionjob
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,12 +18,13 @@ import (
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/ledger"
 )
 
 // The whole life: skipped, waiting, run 1, the same number again, a smaller one, run 2, failure.
 func TestRunsEachRunIDOnce(t *testing.T) {
 	namespace := newNamespace(t)
-	startOperator(t, namespace)
+	o := startOperator(t, namespace)
 	tenant := names.FunctionNamespace(namespace)
 	create(t, newJob(namespace, "j", v1alpha1.FunctionJobSpec{}))
 	job := waitPhase(t, namespace, "j", v1alpha1.FunctionJobSkipped, v1alpha1.ReasonSkipped)
@@ -95,11 +100,33 @@ func TestRunsEachRunIDOnce(t *testing.T) {
 	if err := kube.List(t.Context(), &jobs, client.InNamespace(tenant)); err != nil || len(jobs.Items) != 2 {
 		t.Errorf("%d Jobs were made for two runs, %v", len(jobs.Items), err)
 	}
+
+	// Each run is recorded once, when it has ended.
+	uid := string(get(t, "", namespace, &corev1.Namespace{}).UID)
+	_, digest, _ := strings.Cut(image, "@")
+	want := []ledger.Record{
+		{ID: string(job.UID) + "-3", Status: 200, BytesIn: 8, BytesOut: 9},
+		{ID: string(job.UID) + "-4", Status: 500, Code: v1alpha1.ReasonFailed, BytesIn: 2},
+	}
+	got := o.ledger.all()
+	for i := range want {
+		w := &want[i]
+		w.Namespace, w.NamespaceUID, w.Function, w.Job, w.Kind, w.Image, w.Attempt = namespace, uid, "f", "j", ledger.Job, digest, 1
+	}
+	for i := range got {
+		if r := &got[i]; r.Started.IsZero() || r.Duration < 0 || r.Starting+r.Handler > r.Duration || r.Pod == "" {
+			t.Errorf("record %+v", r)
+		}
+		got[i].Started, got[i].Duration, got[i].Starting, got[i].Handler, got[i].Pod = time.Time{}, 0, 0, 0, ""
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
 }
 
 func TestTimeout(t *testing.T) {
 	namespace := newNamespace(t)
-	startOperator(t, namespace)
+	o := startOperator(t, namespace)
 	builtFunction(t, namespace)
 	create(t, newJob(namespace, "j", v1alpha1.FunctionJobSpec{RunID: 1, TimeoutSeconds: 5}))
 	_, run := waitRun(t, namespace, "j", 1)
@@ -110,6 +137,12 @@ func TestTimeout(t *testing.T) {
 	if job := waitPhase(t, namespace, "j", v1alpha1.FunctionJobFailed, v1alpha1.ReasonTimeout); job.Status.ExitCode != nil || !strings.Contains(job.Status.Message, "5 s") {
 		t.Errorf("status %+v", job.Status)
 	}
+	eventually(t, "it is recorded", func() error {
+		if got := o.ledger.all(); len(got) != 1 || got[0].Status != 504 || got[0].Code != v1alpha1.ReasonTimeout {
+			return fmt.Errorf("records %+v", got)
+		}
+		return nil
+	})
 }
 
 // A run keeps what it started with; a greater number waits until it has ended.

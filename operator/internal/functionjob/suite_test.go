@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/ledger"
 	"github.com/naeel/sless/operator/internal/config"
 	"github.com/naeel/sless/operator/internal/env"
 	"github.com/naeel/sless/operator/internal/kstatustest"
@@ -120,9 +122,32 @@ func (p *plainTenants) fail(err error) {
 	p.err = err
 }
 
+// records is a ledger in memory.
+type records struct {
+	mu   sync.Mutex
+	kept []ledger.Record
+}
+
+// On says that records are kept.
+func (r *records) On() bool { return true }
+
+// Write keeps one.
+func (r *records) Write(record *ledger.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept = append(r.kept, *record)
+}
+
+func (r *records) all() []ledger.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.kept)
+}
+
 // operator is a controller that runs until the test ends.
 type operator struct {
 	tenants plainTenants
+	ledger  records
 	// deaf are watches of Jobs that bring nothing any more once it is set.
 	deaf *gate
 }
@@ -145,7 +170,7 @@ func startOperator(t *testing.T, namespace string) *operator {
 		t.Fatal(err)
 	}
 	reconciler := &Reconciler{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Config: &config.Config{Function: defaults}, Tenants: &o.tenants,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Config: &config.Config{Function: defaults}, Tenants: &o.tenants, Ledger: &o.ledger,
 		Env: &env.Store{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()},
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {

@@ -36,6 +36,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scope) {
 	call := Call{
 		Namespace:   key.Namespace,
 		Function:    s.function.Name,
+		Trigger:     key.Name,
 		ID:          run.ID,
 		Event:       cron.EventJSON,
 		Timeout:     time.Duration(s.function.Spec.TimeoutSeconds) * time.Second,

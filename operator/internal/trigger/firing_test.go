@@ -119,7 +119,7 @@ func TestATickIsFiredOnce(t *testing.T) {
 		t.Errorf("last %s, next %s, want %s and a minute later", status.LastScheduleTime, status.NextScheduleTime, f.zero)
 	}
 	call, total := f.gateway.last()
-	want := Call{Namespace: f.key.Namespace, Function: "f", ID: status.History[0].ID, Event: `{"a": 1}`, Timeout: time.Minute, StartWithin: time.Minute}
+	want := Call{Namespace: f.key.Namespace, Function: "f", Trigger: f.key.Name, ID: status.History[0].ID, Event: `{"a": 1}`, Timeout: time.Minute, StartWithin: time.Minute}
 	if diff := cmp.Diff(want, call); diff != "" || total != 1 {
 		t.Errorf("%d calls, the last (-want +got):\n%s", total, diff)
 	}

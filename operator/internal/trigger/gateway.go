@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/operator/internal/tracing"
 )
@@ -32,6 +33,8 @@ const (
 // Call is one call of a function.
 type Call struct {
 	Namespace, Function string
+	// Trigger is whose schedule this is.
+	Trigger string
 	// ID is the request id, which appears in the function's log.
 	ID    string
 	Event string
@@ -103,6 +106,7 @@ func (g *Gateway) try(ctx context.Context, call Call) (outcome Outcome, again bo
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("X-Request-Id", call.ID)
 	request.Header.Set("Traceparent", tracing.Parent(call.ID))
+	request.Header.Set(names.TriggerHeader, call.Trigger)
 	outcome.Started = time.Now()
 	response, err := g.client.Do(request)
 	if err != nil {
