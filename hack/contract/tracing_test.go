@@ -3,6 +3,7 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -197,6 +198,31 @@ func TestSpanOfAJob(t *testing.T) {
 			t.Errorf("exit code %d", code)
 		}
 		if spans := receiver.Of(trace); len(spans) != 2 || !spans[1].Failed {
+			t.Errorf("spans %+v", spans)
+		}
+	})
+}
+
+// A pod that has just started may not reach the collector at once.
+func TestSpanOfAJobWaitsForTheNetwork(t *testing.T) {
+	eachRuntime(t, func(t *testing.T, r *runtime) {
+		receiver := &collector.Collector{}
+		address := fmt.Sprint("127.0.0.1:", freePort(t))
+		trace := strings.Repeat("cd", 16)
+		p := r.job(t, `{"do":"context"}`, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+address, "TRACEPARENT=00-"+trace+"-00f067aa0ba902b7-01")
+		eventually(t, "it was tried in vain", func() bool { return strings.Contains(p.log(t), "spans are lost") })
+		to := httptest.NewUnstartedServer(receiver)
+		to.Listener.Close()
+		var err error
+		if to.Listener, err = net.Listen("tcp", address); err != nil {
+			t.Fatal(err)
+		}
+		to.Start()
+		t.Cleanup(to.Close)
+		if code := p.exit(t); code != 0 {
+			t.Fatalf("exit code %d", code)
+		}
+		if spans := receiver.Of(trace); len(spans) != 1 {
 			t.Errorf("spans %+v", spans)
 		}
 	})

@@ -26,7 +26,7 @@ export async function runJob(settings, program) {
   } finally {
     stopped.catch(() => {});
     await fn?.close();
-    await tracer.close();
+    await tracer.close({ patient: true });
   }
 }
 

@@ -1,6 +1,7 @@
 // Spans of the handler's calls, sent to a collector by OTLP over HTTP (JSON) when the environment names one.
 
 import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 import { log } from './termination.mjs';
 
@@ -10,6 +11,7 @@ const QUEUE = 2048, BATCH = 512; // spans
 const GATHER_MS = 1000;
 const SEND_MS = 10_000;
 const LAST_MS = 10_000;
+const AGAIN_MS = 250, PATIENCE_MS = 5000;
 const SERVER = 2, ERROR = 2; // of OTLP's SpanKind and StatusCode
 
 /** The trace context of two headers, or environment variables; undefined when there is none that is valid. */
@@ -33,6 +35,7 @@ export class Tracer {
   #timer;
   #sending;
   #failing = false;
+  #patientUntil = 0;
 
   constructor(env = process.env) {
     this.#url = endpoint(env);
@@ -83,9 +86,10 @@ export class Tracer {
     };
   }
 
-  /** Sends what is left, for a moment. */
-  async close() {
+  /** Sends what is left, for a moment. A process that has just started is patient: the network may not let it out yet. */
+  async close({ patient = false } = {}) {
     clearTimeout(this.#timer);
+    if (patient) this.#patientUntil = performance.now() + PATIENCE_MS;
     const all = (async () => {
       await this.#sending;
       while (this.#spans.length > 0) await this.#send();
@@ -113,8 +117,14 @@ export class Tracer {
   async #send() {
     const scope = { scope: { name: 'sless/nodejs20' }, spans: this.#spans.splice(0, BATCH) };
     const body = JSON.stringify({ resourceSpans: [{ resource: this.#resource, scopeSpans: [scope] }] });
+    while (!(await this.#post(body)) && performance.now() < this.#patientUntil) await sleep(AGAIN_MS);
+  }
+
+  /** Says whether the collector was reached. */
+  async #post(body) {
+    let response;
     try {
-      const response = await fetch(this.#url, {
+      response = await fetch(this.#url, {
         method: 'POST',
         headers: { ...this.#headers, 'content-type': 'application/json' },
         body,
@@ -128,6 +138,7 @@ export class Tracer {
       if (!this.#failing) log(`spans are lost until the collector takes them: ${err.cause?.code ?? err.message}`);
       this.#failing = true;
     }
+    return response !== undefined;
   }
 }
 

@@ -17,6 +17,7 @@ _QUEUE, _BATCH = 2048, 512  # spans
 _GATHER_SECONDS = 1
 _SEND_SECONDS = 10
 _LAST_SECONDS = 10
+_AGAIN_SECONDS, _PATIENCE_SECONDS = 0.25, 5
 _SERVER, _ERROR = 2, 2  # of OTLP's SpanKind and StatusCode
 
 
@@ -99,6 +100,7 @@ class Tracer:
         self._spans: deque = deque(maxlen=_QUEUE)  # the oldest goes when there is no room
         self._some, self._closing = threading.Event(), threading.Event()
         self._failing = False
+        self._patient_until = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -111,9 +113,10 @@ class Tracer:
         self._spans.append(span | {"name": self._name})
         self._some.set()
 
-    def close(self) -> None:
-        """Sends what is left, for a moment."""
+    def close(self, patient: bool = False) -> None:
+        """Sends what is left, for a moment. A process that has just started is patient: the network may not let it out yet."""
         if self.on:
+            self._patient_until = time.monotonic() + _PATIENCE_SECONDS * patient
             self._closing.set()
             self._some.set()
             self._thread.join(_LAST_SECONDS)
@@ -124,12 +127,13 @@ class Tracer:
             self._closing.wait(_GATHER_SECONDS)
             self._some.clear()
             batch = [self._spans.popleft() for _ in range(min(_BATCH, len(self._spans)))]
-            if batch:
-                self._send(batch)
+            while batch and not self._send(batch) and time.monotonic() < self._patient_until:
+                time.sleep(_AGAIN_SECONDS)
             if self._spans or self._closing.is_set():
                 self._some.set()
 
-    def _send(self, batch: list) -> None:
+    def _send(self, batch: list) -> bool:
+        """Says whether the collector was reached."""
         from urllib.request import Request, urlopen
 
         scope = {"scope": {"name": "sless/python3.11"}, "spans": batch}
@@ -142,8 +146,9 @@ class Tracer:
             # Only the kind: an address or a header of the request may be a secret.
             self._say(f"spans are lost until the collector takes them: {getattr(err, 'code', '') or getattr(err, 'reason', '') or type(err).__name__}")
             self._failing = True
-        else:
-            self._failing = False
+            return hasattr(err, "code")
+        self._failing = False
+        return True
 
     def _say(self, text: str) -> None:
         if not self._failing:
