@@ -33,6 +33,13 @@ bin/cluster: $(shell find hack/cluster -path hack/cluster/kube -prune -o -type f
 	@echo 'building bin/cluster'
 	@cd hack/cluster && GOWORK=off CGO_ENABLED=0 go build -trimpath -buildvcs=false -o ../../bin/cluster .
 
+# Where the images of a release are going to be.
+SLESS_RELEASE_REGISTRY ?= registry.example.org/sless
+.PHONY: release
+release: images ## what a release ships, in dist: images, manifests, chart, SBOMs, checksums
+	@rm -rf dist && bin/cluster export
+	cd hack/release && GOWORK=off go run . dist $(CURDIR) $(SLESS_RELEASE_REGISTRY) $(CURDIR)/dist
+
 # Tests. hack/test.sh runs them step by step; docs/development.md says how to run one by itself.
 
 .PHONY: test test-all bench

@@ -20,6 +20,7 @@ const usage = `usage: cluster COMMAND
   start       the cluster alone: Kubernetes, DNS, registry, object store, Ingress controller
   images      build and push the images of sless that changed
   install     install sless from config/dev with those images
+  export      write those images into dist/images, an OCI layout each
   samples     apply the sample functions and call them
   down        end the cluster and remove its data (kept: the cache of binaries and images)
   status      what runs, and where to find it
@@ -38,6 +39,7 @@ var commands = map[string]func(context.Context, *app) error{
 	"start":      start,
 	"images":     buildImages,
 	"install":    installSless,
+	"export":     exportImages,
 	"samples":    samples,
 	"down":       down,
 	"status":     status,

@@ -9,7 +9,10 @@ import (
 	"github.com/naeel/sless/hack/release/chart"
 )
 
-const usage = "usage: release chart ROOT FOLDER      write the Helm chart into FOLDER, from config in the repository ROOT"
+const usage = `usage: release chart ROOT FOLDER      write the Helm chart into FOLDER, from config in the repository ROOT
+       release dist ROOT REGISTRY FOLDER
+                                      add manifests, chart, SBOMs and checksums to the images in FOLDER/images
+`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -21,6 +24,9 @@ func main() {
 func run(args []string) error {
 	if len(args) == 3 && args[0] == "chart" {
 		return writeChart(args[1], args[2])
+	}
+	if len(args) == 4 && args[0] == "dist" {
+		return writeDist(args[1], args[2], args[3])
 	}
 	return fmt.Errorf("unknown command\n%s", usage)
 }

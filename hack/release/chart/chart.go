@@ -108,7 +108,7 @@ func makeValues(folder string) (values []byte, version string, err error) {
 	for _, image := range kustomization.Images {
 		reference := image.NewName + ":" + image.NewTag
 		if image.Digest != "" {
-			reference = image.NewName + "@" + image.Digest
+			reference = image.NewName + ":" + image.NewTag + "@" + image.Digest
 		}
 		version = image.NewTag
 		fmt.Fprintf(&out, "  %s: %s\n", strings.TrimPrefix(image.Name, "sless/"), reference)
