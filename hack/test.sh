@@ -72,12 +72,14 @@ step runtimes make -C runtimes test
 step dashboard go test -count=1 ./gateway/internal/metrics
 step contract go test -count=1 -timeout 30m ./hack/contract/...
 step admission go test -count=1 -timeout 10m ./hack/admission/...
-step repository go test -count=1 -timeout 10m ./hack/repotest/...
+step repository go test -count=1 -timeout 10m ./hack/repotest/... ./hack/gitops/...
 
 since=$(date -u +%FT%TZ)
 step cluster bin/cluster up
 if [ "${results[-1]#passed}" != "${results[-1]}" ]; then
-	step e2e env KUBECONFIG="$(bin/cluster kubeconfig)" go test -v -count=1 -parallel 6 -timeout 60m ./hack/e2e/...
+	step e2e env KUBECONFIG="$(bin/cluster kubeconfig)" go test -v -count=1 -parallel 6 -timeout 60m ./hack/e2e/... -skip '^TestArgoCD'
+	step argocd bin/cluster argocd
+	step gitops env KUBECONFIG="$(bin/cluster kubeconfig)" go test -v -count=1 -timeout 30m ./hack/e2e -run '^TestArgoCD'
 	# What a build gives must not depend on the builder.
 	if [ "$mode" = all ]; then
 		step e2e-kaniko env KUBECONFIG="$(bin/cluster kubeconfig)" SLESS_TEST_BUILDER=kaniko \

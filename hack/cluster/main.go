@@ -29,6 +29,7 @@ const usage = `usage: cluster COMMAND
   bin         only build what tests start without a cluster, and link it into .dev/bin: Kubernetes, a registry, an object store
               (and PostgreSQL from Debian's package)
   tofu        only build OpenTofu and link it into .dev/bin
+  argocd      run Argo CD on the cluster, without its web server
 
 With SLESS_KUBECONFIG set, that cluster is used and none is made; images then go to SLESS_REGISTRY.
 SLESS_GATEWAY_PORT (8080), SLESS_APISERVER_PORT (8081), SLESS_GATEWAY_TLS_PORT (8443) and SLESS_INGRESS_PORT (8444) are the local ports.
@@ -47,6 +48,7 @@ var commands = map[string]func(context.Context, *app) error{
 	"kubeconfig": kubeconfig,
 	"bin":        bin,
 	"tofu":       tofu,
+	"argocd":     argocd,
 	"forward":    forwardPorts, // runs in the background
 }
 
@@ -72,7 +74,7 @@ func main() {
 }
 
 // alone are the commands that change the cluster or its files: one at a time.
-var alone = []string{"up", "start", "images", "install", "down"}
+var alone = []string{"up", "start", "images", "install", "argocd", "down"}
 
 func run(ctx context.Context, command string) error {
 	place, err := plan.Find()

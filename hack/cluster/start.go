@@ -121,6 +121,14 @@ func bin(ctx context.Context, a *app) error {
 // tofu builds OpenTofu, for the provider's tests where there is no terraform.
 func tofu(ctx context.Context, a *app) error { return a.builder.Link(ctx, binaries.Tofu) }
 
+// argocd runs Argo CD on the local cluster, for people and tests.
+func argocd(ctx context.Context, a *app) error {
+	if a.external {
+		return errors.New("install Argo CD on the cluster of SLESS_KUBECONFIG as its project says")
+	}
+	return a.addons.ArgoCD(ctx)
+}
+
 // kubeconfig prints the path of the kubeconfig in use.
 func kubeconfig(_ context.Context, a *app) error {
 	path, err := filepath.Abs(a.kubectl.Kubeconfig)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -64,6 +65,10 @@ func runWithBuilder(m *testing.M, kind string) int {
 }
 
 func run(m *testing.M) int {
+	flag.Parse()
+	if flag.Lookup("test.run").Value.String() != "" {
+		return m.Run()
+	}
 	// Schedules run beside the whole suite: they begin before the first test and are judged after the last.
 	schedules, err := startSchedules(context.Background())
 	code := m.Run()

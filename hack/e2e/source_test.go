@@ -3,14 +3,9 @@ package e2e
 import (
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/http/cgi"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,43 +43,24 @@ func says(word string) string {
 // A private repository is read at its branch, then at a new commit, and at an earlier one by name.
 func TestGitSource(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
-	git := func(args ...string) string {
-		command := exec.Command("git", append([]string{"-C", filepath.Join(root, "code"), "-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...)
-		out, err := command.CombinedOutput()
-		if err != nil {
-			t.Fatalf("git %q: %v\n%s", args, err, out)
-		}
-		return strings.TrimSpace(string(out))
-	}
+	code := newGitRepository(t, func(git http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if user, password, _ := r.BasicAuth(); user != "tenant" || password != "s3cr3t-of-git" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			git.ServeHTTP(w, r)
+		})
+	})
 	commit := func(word string) string {
-		if err := os.WriteFile(filepath.Join(root, "code", "functions", "hello", "handler.py"), []byte(says(word)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		git("add", "--all")
-		git("commit", "--quiet", "--message", word)
-		return git("rev-parse", "HEAD")
+		code.write("functions/hello/handler.py", says(word))
+		return code.commit(word)
 	}
-	if err := os.MkdirAll(filepath.Join(root, "code", "functions", "hello"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	git("init", "--quiet", "--initial-branch=main")
 	first := commit("first")
-	backend := &cgi.Handler{
-		Path: filepath.Join(git("--exec-path"), "git-http-backend"), Stderr: io.Discard,
-		Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "PATH=" + os.Getenv("PATH")},
-	}
-	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if user, password, _ := r.BasicAuth(); user != "tenant" || password != "s3cr3t-of-git" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		backend.ServeHTTP(w, r)
-	}))
 
 	namespace := newNamespace(t)
 	at := func(ref, more string) string {
-		return fmt.Sprintf("git: {url: %s/code, ref: %q, path: functions/hello%s}", url, ref, more)
+		return fmt.Sprintf("git: {url: %s, ref: %q, path: functions/hello%s}", code.url, ref, more)
 	}
 	apply(t, namespace, fromSource("public", at("main", ""), "1"))
 	apply(t, namespace, fromSource("hello", at("main", ", secretName: login"), "1"))

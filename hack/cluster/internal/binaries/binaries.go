@@ -50,6 +50,8 @@ var (
 	Kaniko     = Program{Name: "kaniko", Module: "github.com/osscontainertools/kaniko@" + KanikoVersion, Package: "./cmd/executor", Expect: "2 min"}
 	Skipper    = Program{Name: "skipper", Module: "github.com/zalando/skipper@v0.23.0", Package: "./cmd/skipper", Expect: "2 min"}
 	Tofu       = Program{Name: "tofu", Module: "github.com/opentofu/opentofu@v1.12.6", Package: "./cmd/tofu", Expect: "3 min"}
+	ArgoCD     = Program{Name: "argocd", Module: "github.com/argoproj/argo-cd/v3@v3.2.5", Package: "./cmd", Expect: "5 min"}
+	Kustomize  = Program{Name: "kustomize", Module: "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1", Package: ".", Expect: "1 min"}
 )
 
 // KubeNames are the names that the kube binary answers to.
@@ -157,6 +159,23 @@ func (b Builder) build(ctx context.Context, program Program, path, log string) e
 // unpack copies a module to a folder of its own, so that its own go.sum and replaces bind the build. Replaces by a path can't
 // work outside the module's repository and go.
 func unpack(ctx context.Context, module string) (string, error) {
+	downloaded, err := Download(ctx, module)
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "sless-build-*")
+	if err != nil {
+		return "", err
+	}
+	if err := copyModule(dir, downloaded); err != nil {
+		os.RemoveAll(dir)
+		return "", fmt.Errorf("copy %s: %w", module, err)
+	}
+	return dir, nil
+}
+
+// Download gives the folder in which Go keeps the module, path@version.
+func Download(ctx context.Context, module string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	cmd.Dir = os.TempDir()
@@ -169,15 +188,7 @@ func unpack(ctx context.Context, module string) (string, error) {
 	if err := json.Unmarshal(data, &downloaded); err != nil {
 		return "", err
 	}
-	dir, err := os.MkdirTemp("", "sless-build-*")
-	if err != nil {
-		return "", err
-	}
-	if err := copyModule(dir, downloaded.Dir); err != nil {
-		os.RemoveAll(dir)
-		return "", fmt.Errorf("copy %s: %w", module, err)
-	}
-	return dir, nil
+	return downloaded.Dir, nil
 }
 
 func copyModule(to, from string) error {
