@@ -47,6 +47,9 @@ var cluster struct {
 // shared is the apiserver that most tests use.
 var shared *instance
 
+// sharedLedger is the file that has the address of its ledger, while a test gives it one.
+var sharedLedger string
+
 // around is the world that it stands in.
 var around *world
 
@@ -103,7 +106,8 @@ func runAll(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer around.close()
-	settings, err := around.settings(dir, "apiserver: {limits: {requestsPerSecond: 100000, burst: 100000}, auth: {badTokensPerMinute: 100000}}")
+	sharedLedger = filepath.Join(dir, "ledger-dsn")
+	settings, err := around.settings(dir, fmt.Sprintf("ledger: {dsnFile: %q}\napiserver: {limits: {requestsPerSecond: 100000, burst: 100000}, auth: {badTokensPerMinute: 100000}}", sharedLedger))
 	if err != nil {
 		cancel()
 		return 0, err

@@ -30,7 +30,7 @@ func logOf(t *testing.T, tenant *tenant, options rest.LogOptions) string {
 // kubeletLog answers as a kubelet for lines, each of which has its time, a second apart; with follow it goes on with `more`.
 func kubeletLog(lines, more []string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
-		query := r.URL.Query()
+		query, lines := r.URL.Query(), lines
 		if query.Get("previous") == "true" {
 			http.Error(w, "previous terminated container not found", http.StatusBadRequest)
 			return
@@ -120,13 +120,24 @@ func TestLogsOfOneRunOfAJob(t *testing.T) {
 	tenant := newTenant(t)
 	must[rest.Stored[rest.Function]](t)(tenant.Functions(tenant.namespace).Create(t.Context(), hello("hello")))
 	where, id := "sless-fn-"+tenant.namespace, "0d6f4dd4-75c1-4a3c-8d0e-1d6f4dd475c1"
-	for pod, function := range map[string]string{"-mine": "hello", "-others": "other"} {
+	for pod, env := range map[string][2]string{"-1": {"hello", id + "-1"}, "-2": {"hello", id + "-2"}, "-others": {"other", id + "-1"}} {
 		labels := names.Labels("FunctionJob", tenant.namespace, "import", types.UID(id))
-		around.pod(t, where, tenant.namespace+pod, labels, kubeletLog([]string{"no module named x", "[" + id + "] said"}, nil), corev1.EnvVar{Name: "SLESS_FUNCTION", Value: function})
+		around.pod(t, where, tenant.namespace+pod, labels, kubeletLog([]string{"no module named x", "[" + env[1] + "] said"}, nil),
+			corev1.EnvVar{Name: "SLESS_FUNCTION", Value: env[0]}, corev1.EnvVar{Name: "SLESS_REQUEST_ID", Value: env[1]})
 	}
-	want := fmt.Sprintf("%[1]s-mine no module named x\n%[1]s-mine [%[2]s] said\n", tenant.namespace, id)
-	if text := logOf(t, tenant, rest.LogOptions{RequestID: id}); text != want {
-		t.Errorf("got %q, want %q", text, want)
+	lines := func(run string) string {
+		return fmt.Sprintf("%[1]s-%[3]s no module named x\n%[1]s-%[3]s [%[2]s-%[3]s] said\n", tenant.namespace, id, run)
+	}
+	for asked, want := range map[string][]string{id + "-1": {lines("1")}, id + "-2": {lines("2")}, id: {lines("1"), lines("2")}, id + "-3": nil} {
+		text := logOf(t, tenant, rest.LogOptions{RequestID: asked})
+		if len(text) != len(strings.Join(want, "")) {
+			t.Errorf("of %s: got %q, want %q", asked, text, want)
+		}
+		for _, line := range strings.SplitAfter(strings.Join(want, ""), "\n") {
+			if !strings.Contains(text, line) {
+				t.Errorf("of %s: got %q, want %q", asked, text, line)
+			}
+		}
 	}
 	if text := logOf(t, tenant, rest.LogOptions{}); text != "" {
 		t.Errorf("without a request: %q", text)

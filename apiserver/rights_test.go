@@ -72,7 +72,7 @@ func everyOperation(namespace string) [][2]string {
 	function := "/v1/namespaces/" + namespace + "/functions/hello"
 	return append(all, [][2]string{
 		{"POST", "/v1/namespaces/" + namespace + "/sources"}, {"PUT", function + "/code"}, {"GET", function + "/code"}, {"GET", function + "/logs"},
-		{"POST", function + "/invoke"},
+		{"POST", function + "/invoke"}, {"GET", "/v1/namespaces/" + namespace + "/invocations"}, {"GET", "/v1/namespaces/" + namespace + "/invocations/summary"},
 	}...)
 }
 

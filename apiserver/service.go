@@ -18,11 +18,13 @@ import (
 	"github.com/naeel/sless/apiserver/internal/authz"
 	"github.com/naeel/sless/apiserver/internal/config"
 	"github.com/naeel/sless/apiserver/internal/deployed"
+	"github.com/naeel/sless/apiserver/internal/invocations"
 	"github.com/naeel/sless/apiserver/internal/resources"
 	"github.com/naeel/sless/apiserver/internal/server"
 	"github.com/naeel/sless/apiserver/internal/sources"
 	"github.com/naeel/sless/apiserver/internal/store"
 	"github.com/naeel/sless/apiserver/internal/subresources"
+	"github.com/naeel/sless/ledger"
 )
 
 // goneDelay is how long requests are still taken after SIGTERM, until no Service sends any more.
@@ -36,6 +38,7 @@ type Service struct {
 	tasks    *tasks
 	archives *sources.Store
 	secrets  *resources.Secrets
+	ledger   *ledger.Reader
 	limits   config.Limits
 }
 
@@ -94,6 +97,8 @@ func (s *Service) register(client kubernetes.Interface, settings *config.Config,
 		Downloads: make(chan struct{}, s.limits.Uploads), WriteIdle: time.Duration(s.limits.BodyIdleSeconds) * time.Second,
 	}
 	below.Register(s.api)
+	s.ledger = ledger.NewReader(settings.Ledger.DSNFile)
+	(&invocations.Handlers{Ledger: s.ledger, Tenant: s.store.Tenant}).Register(s.api)
 	return nil
 }
 
@@ -137,6 +142,7 @@ func (s *Service) Serve(ctx context.Context, public, admin net.Listener) error {
 			err = api.Close()
 		}
 		s.tasks.finish(end)
+		s.ledger.Close()
 		return errors.Join(err, health.Close())
 	})
 	return group.Wait()

@@ -68,13 +68,13 @@ func (w *world) close() {
 
 // settings are a configuration for this world; extra is more YAML.
 func (w *world) settings(dir, extra string) (*config.Config, error) {
-	for name, value := range map[string]string{"accessKeyID": "sless", "secretAccessKey": "sless-secret", "gateway-token": w.token} {
+	for name, value := range map[string]string{"accessKeyID": "sless", "secretAccessKey": "sless-secret", "gateway-token": w.token, "pull.json": "{}"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0o600); err != nil {
 			return nil, err
 		}
 	}
-	return config.Parse(fmt.Appendf(nil, "objectStore: {endpoint: %q, bucket: sless, credentialsDir: %q}\nregistry: {host: %q, insecure: true}\ngateway: {internalURL: %q, tokenFile: %q}\nbuild: {maxArchiveBytes: 1048576}\n%s",
-		w.store.URL, dir, w.registryHost(), w.gateway.URL, filepath.Join(dir, "gateway-token"), extra))
+	return config.Parse(fmt.Appendf(nil, "objectStore: {endpoint: %q, bucket: sless, credentialsDir: %q}\nregistry: {host: %q, insecure: true, pullConfigFile: %q}\ngateway: {internalURL: %q, tokenFile: %q}\nbuild: {maxArchiveBytes: 1048576}\n%s",
+		w.store.URL, dir, w.registryHost(), filepath.Join(dir, "pull.json"), w.gateway.URL, filepath.Join(dir, "gateway-token"), extra))
 }
 
 // cutting answers as next does, and while cut is set only the first half of what is no JSON.

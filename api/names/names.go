@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -108,6 +109,22 @@ func Owner(labels map[string]string) (kind string, owner types.NamespacedName, o
 	owner = types.NamespacedName{Namespace: labels[NamespaceLabel], Name: labels[NameLabel]}
 	return kind, owner, kind != "" && owner.Namespace != "" && owner.Name != ""
 }
+
+// RunID returns the request id of a run of a FunctionJob: its UID, a hyphen and the run's number.
+func RunID(uid types.UID, run int64) string {
+	return string(uid) + "-" + strconv.FormatInt(run, 10)
+}
+
+// JobUID returns the UID in the request id of a run, or all of an id that has no number.
+func JobUID(id string) string {
+	if len(id) > uidLength && id[uidLength] == '-' {
+		return id[:uidLength]
+	}
+	return id
+}
+
+// uidLength is how long the UIDs are that Kubernetes makes.
+const uidLength = 36
 
 // IngressHost returns the host under domain of one function: {function}-{namespace}-{hash}.{domain}, its first label at most 63
 // characters long.

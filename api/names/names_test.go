@@ -40,3 +40,10 @@ func TestOwnerReadsWhatLabelsWrite(t *testing.T) {
 		t.Error("an owner without a name")
 	}
 }
+
+func TestTheIDOfARunHasTheJobs(t *testing.T) {
+	const uid = "0d6f4dd4-75c1-4a3c-8d0e-1d6f4dd475c1"
+	if id := RunID(uid, 7); id != uid+"-7" || JobUID(id) != uid || JobUID(uid) != uid || JobUID("x-1") != "x-1" || JobUID("") != "" {
+		t.Errorf("id %q of %q, %q", id, JobUID(id), JobUID(uid))
+	}
+}

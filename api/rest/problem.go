@@ -37,6 +37,8 @@ const (
 	CodeObjectStoreAway       = "object_store_unavailable"  // 503
 	CodeGatewayUnavailable    = "gateway_unavailable"       // 503
 	CodeLogsUnavailable       = "logs_unavailable"          // 503: the node of the pod does not answer
+	CodeLedgerOff             = "ledger_off"                // 503: the installation keeps no records of what ran
+	CodeLedgerUnavailable     = "ledger_unavailable"        // 503: the database with these records does not answer
 	CodeNoRegistry            = "no_registry"               // 501: the server was not told of the registry that has the code
 	CodeRegistryAway          = "registry_unavailable"      // 503
 )

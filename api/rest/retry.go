@@ -24,7 +24,7 @@ func retryable(call *call, problem *Problem) bool {
 	case http.StatusConflict:
 		return problem.Code == CodeConflict // nothing was written
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return call.repeatable
+		return call.repeatable && problem.Code != CodeLedgerOff // which does not come by itself
 	}
 	return false
 }

@@ -75,7 +75,7 @@ type LogOptions struct {
 	Since time.Duration
 	// Build is for the log of the last build instead of that of the replicas.
 	Build bool
-	// RequestID leaves out all lines but those of one request, or of a run of a job, whose uid it is. Tail counts these.
+	// RequestID leaves out all lines but those of one request, or of a job, whose uid it is (UID-N: of its run N). Tail counts these.
 	RequestID string
 }
 

@@ -22,6 +22,8 @@ type Config struct {
 	Gateway Gateway `json:"gateway,omitempty"`
 	// Build has the limit on archives, which the operator shares.
 	Build Build `json:"build,omitempty"`
+	// Ledger is where records of what ran are read from.
+	Ledger Ledger `json:"ledger,omitempty"`
 	// APIServer is for the apiserver alone.
 	APIServer APIServer `json:"apiserver,omitempty"`
 }
@@ -63,6 +65,13 @@ type Gateway struct {
 	InternalURL string `json:"internalURL,omitempty"`
 	// TokenFile is a projected service-account token of audience sless-gateway. Default /var/run/secrets/sless/gateway/token.
 	TokenFile string `json:"tokenFile,omitempty"`
+}
+
+// Ledger is the database with a record of each run.
+type Ledger struct {
+	// DSNFile has a connection string of PostgreSQL, postgres://user:password@host:5432/database, of a role that may read. Read anew for each
+	// connection. Without the file there are no records to read. Default /etc/sless-ledger/dsn.
+	DSNFile string `json:"dsnFile,omitempty"`
 }
 
 // Build has the limit on archives.
@@ -223,6 +232,7 @@ func (c *Config) setDefaults() {
 	}
 	setDefault(&c.Gateway.InternalURL, "http://gateway-internal.sless-system.svc:8082")
 	setDefault(&c.Gateway.TokenFile, "/var/run/secrets/sless/gateway/token")
+	setDefault(&c.Ledger.DSNFile, "/etc/sless-ledger/dsn")
 	setDefault(&c.Build.MaxArchiveBytes, 256<<20)
 	limits := &c.APIServer.Limits
 	setDefault(&limits.RequestsPerSecond, 1000)

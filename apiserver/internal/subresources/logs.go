@@ -42,7 +42,7 @@ type logsInput struct {
 	Since  int64 `query:"since" minimum:"1" maximum:"31536000" doc:"Leave out what is older, in seconds."`
 	Build  bool  `query:"build" doc:"The log of the last build instead of that of the replicas."`
 
-	RequestID string `query:"request_id" pattern:"^[!#-\\[\\]-~]{1,128}$" doc:"Only the lines that were printed for this request, of all that the replicas still have; tail counts these. For a run of a job of this function, the job's uid. Not with build."`
+	RequestID string `query:"request_id" pattern:"^[!#-\\[\\]-~]{1,128}$" doc:"Only the lines that were printed for this request, of all that the replicas still have; tail counts these. For a run of a job of this function its uid, a hyphen and its run_id; for all of its runs the uid. Not with build."`
 }
 
 func (h *Handlers) getLogs(ctx context.Context, in *logsInput) (*huma.StreamResponse, error) {

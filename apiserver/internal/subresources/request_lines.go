@@ -23,7 +23,7 @@ func linesOf(pod corev1.Pod, requestID string) filter {
 	if requestID == "" {
 		return nil
 	}
-	if pod.Labels[names.UIDLabel] == requestID && pod.Labels[names.KindLabel] == "FunctionJob" {
+	if pod.Labels[names.KindLabel] == "FunctionJob" {
 		return func([]byte) bool { return true } // it is there for this run alone: why it could not even load is of interest too
 	}
 	// How the runtimes mark a line: see "The request's id" in runtimes/CONTRACT.md.
@@ -31,31 +31,31 @@ func linesOf(pod corev1.Pod, requestID string) filter {
 	return func(line []byte) bool { return bytes.HasPrefix(line, text) || bytes.HasPrefix(line, json) }
 }
 
-var uid = regexp.MustCompile(`^[0-9a-f-]{36}$`)
+var jobOrRun = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-[0-9]{1,19})?$`)
 
-// podsOfJob returns the pods of a job of the function, when a job's uid is asked for.
+// podsOfJob returns the pods of a job of the function, when the id is one of a job or of one of its runs.
 func (r *reading) podsOfJob(ctx context.Context) ([]corev1.Pod, error) {
-	if !uid.MatchString(r.options.RequestID) {
+	id := r.options.RequestID
+	if !jobOrRun.MatchString(id) {
 		return nil, nil
 	}
-	selector := labels.Set{names.KindLabel: "FunctionJob", names.NamespaceLabel: r.options.Namespace, names.UIDLabel: r.options.RequestID}
+	job := names.JobUID(id)
+	selector := labels.Set{names.KindLabel: "FunctionJob", names.NamespaceLabel: r.options.Namespace, names.UIDLabel: job}
 	list, err := r.handlers.Kube.CoreV1().Pods(r.where.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String(), Limit: maxPods})
 	if err != nil {
 		return nil, fmt.Errorf("list pods of the job: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !runs(pod, r.options.Name) }), nil
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool {
+		// Who may read the log of one function may not read that of all.
+		return !hasEnv(pod, "SLESS_FUNCTION", r.options.Name) || (id != job && !hasEnv(pod, "SLESS_REQUEST_ID", id))
+	}), nil
 }
 
-// runs says whether a pod is made of a function: who may read the logs of one may not read those of all.
-func runs(pod corev1.Pod, function string) bool {
-	for _, container := range pod.Spec.Containers {
-		for _, variable := range container.Env {
-			if variable.Name == "SLESS_FUNCTION" {
-				return variable.Value == function
-			}
-		}
-	}
-	return false
+// hasEnv says whether a container of a pod has a variable with this value.
+func hasEnv(pod corev1.Pod, name, value string) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(container corev1.Container) bool {
+		return slices.Contains(container.Env, corev1.EnvVar{Name: name, Value: value})
+	})
 }
 
 // hasStartedAgain says whether a pod has the log of an earlier start of its container.

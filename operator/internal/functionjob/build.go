@@ -90,7 +90,7 @@ func buildJob(p parts) (*batchv1.Job, error) {
 	pod.Containers[0].
 		WithEnv(
 			corev1ac.EnvVar().WithName("SLESS_EVENT_FILE").WithValue(eventDirectory+"/"+eventFile),
-			corev1ac.EnvVar().WithName("SLESS_REQUEST_ID").WithValue(string(job.UID)), // what its lines in the log are found by
+			corev1ac.EnvVar().WithName("SLESS_REQUEST_ID").WithValue(names.RunID(job.UID, job.Spec.RunID)), // what its lines in the log are found by
 			corev1ac.EnvVar().WithName("TRACEPARENT").WithValue(tracing.Parent(names.Hash(string(job.UID), strconv.FormatInt(job.Spec.RunID, 10))[:32])),
 		).
 		WithVolumeMounts(corev1ac.VolumeMount().WithName(eventVolume).WithMountPath(eventDirectory).WithReadOnly(true)).
