@@ -2,13 +2,13 @@ package functionjob
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/ledger"
 )
@@ -37,7 +37,7 @@ func (s *scope) hasEnded() bool {
 func recordOf(s *scope, namespaceUID string) *ledger.Record {
 	status := &s.job.Status
 	r := &ledger.Record{
-		Started: status.CompletionTime.Time, ID: fmt.Sprintf("%s-%d", s.job.UID, status.RunID),
+		Started: status.CompletionTime.Time, ID: names.RunID(s.job.UID, status.RunID),
 		Namespace: s.job.Namespace, NamespaceUID: namespaceUID, Function: s.job.Spec.FunctionRef.Name, Job: s.job.Name, Kind: ledger.Job,
 		Status: statusOf(status.EndReason), BytesIn: int64(len(s.job.Spec.EventJSON)), BytesOut: int64(len(status.Result)), Attempt: 1,
 	}
