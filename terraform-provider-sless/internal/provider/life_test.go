@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -277,6 +278,60 @@ func TestDataSources(t *testing.T) {
 	}
 	if !slices.Equal(api.selectors, []string{"team=a", "team=a", "team=a"}) {
 		t.Errorf("the selectors are %q", api.selectors)
+	}
+}
+
+// TestInvocationsDataSource holds what the data source asks for, reads, and says when it can't.
+func TestInvocationsDataSource(t *testing.T) {
+	api := newFakeAPI(t)
+	c := newCore(t, api.URL, nil)
+	var asked url.Values
+	status, code := 0, ""
+	api.before = func(w http.ResponseWriter, r *http.Request) bool {
+		asked = r.URL.Query()
+		switch {
+		case status == http.StatusUnprocessableEntity:
+			problem(w, status, code, rest.FieldError{Location: "query.kind", Message: "said of kind"})
+		case status != 0:
+			problem(w, status, code)
+		default:
+			answerJSON(w, http.StatusOK, rest.Invocations{Items: []rest.Invocation{{ID: "a", Kind: "cron", StartedAt: time.Date(2026, 1, 1, 0, 0, 0, 5000, time.UTC), Status: 504, DurationMS: 1.5}}, Continue: "x"})
+		}
+		return true
+	}
+	read, failure := c.data("sless_invocations", values{"function": "f", "trigger": "t", "job": "j", "kind": "cron", "status": "5xx", "from": "2026-01-01T01:00:00+01:00", "to": "2026-01-02T00:00:00Z", "limit": 7})
+	if failure != "" {
+		t.Fatal(failure)
+	}
+	if want := (url.Values{
+		"function": {"f"}, "trigger": {"t"}, "job": {"j"}, "kind": {"cron"}, "status": {"5xx"}, "from": {"2026-01-01T00:00:00Z"}, "to": {"2026-01-02T00:00:00Z"}, "limit": {"7"},
+	}); asked.Encode() != want.Encode() {
+		t.Errorf("asked for %v", asked)
+	}
+	var all []tftypes.Value
+	if err := attributeOf(t, read, "invocations").As(&all); err != nil || len(all) != 1 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for name, want := range map[string]tftypes.Value{
+		"id": tftypes.NewValue(tftypes.String, "a"), "started_at": tftypes.NewValue(tftypes.String, "2026-01-01T00:00:00.000005Z"),
+		"status": tftypes.NewValue(tftypes.Number, 504), "duration_ms": tftypes.NewValue(tftypes.Number, 1.5),
+	} {
+		if got := attributeOf(t, all[0], name); !got.Equal(want) {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	for name, set := range map[string]values{"no time": {"from": "yesterday"}, "limit is 0": {"limit": 0}} {
+		if _, failure := c.data("sless_invocations", set); !strings.Contains(failure, name) {
+			t.Errorf("%v: %s", set, failure)
+		}
+	}
+	status, code = http.StatusServiceUnavailable, rest.CodeLedgerOff
+	if _, failure := c.data("sless_invocations", values{}); !strings.Contains(failure, rest.CodeLedgerOff) {
+		t.Errorf("without a ledger: %s", failure)
+	}
+	status, code = http.StatusUnprocessableEntity, rest.CodeInvalid
+	if _, failure := c.data("sless_invocations", values{"kind": "mail"}); !strings.Contains(failure, "said of kind") {
+		t.Errorf("a bad filter: %s", failure)
 	}
 }
 

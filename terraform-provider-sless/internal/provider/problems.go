@@ -58,10 +58,10 @@ func requestID(problem *rest.Problem) string {
 	return " (request " + problem.RequestID + ")"
 }
 
-// place finds the attribute of body.field….
+// place finds the attribute of body.field… or query.field.
 func place(location string, fields map[string]path.Path) (path.Path, bool) {
-	field, ok := strings.CutPrefix(location, "body.")
-	if !ok {
+	where, field, _ := strings.Cut(location, ".")
+	if where != "body" && where != "query" {
 		return path.Empty(), false
 	}
 	for name := field; name != ""; {

@@ -191,6 +191,7 @@ func (p *slessProvider) Resources(context.Context) []func() resource.Resource {
 func (p *slessProvider) DataSources(context.Context) []func() datasource.DataSource {
 	return []func() datasource.DataSource{
 		newFunctionDataSource, newTriggerDataSource, newJobDataSource, newFunctionsDataSource, newTriggersDataSource, newJobsDataSource,
+		newInvocationsDataSource,
 	}
 }
 
