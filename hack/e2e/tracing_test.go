@@ -113,7 +113,7 @@ func TestTraces(t *testing.T) {
 	parts := strings.Split(result.Traceparent, "-")
 	eventually(t, "the run's span is collected", func() error {
 		found, err := spans(parts[1])
-		if err == nil && (len(found) != 1 || found[0].ID != parts[2] || found[0].Attributes["sless.request_id"] != string(done.UID)) {
+		if err == nil && (len(found) != 1 || found[0].ID != parts[2] || found[0].Attributes["sless.request_id"] != names.RunID(done.UID, 1)) {
 			err = fmt.Errorf("the spans are %+v", found)
 		}
 		return err

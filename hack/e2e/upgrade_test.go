@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -106,11 +107,16 @@ func imagesOf(t *testing.T, functions []client.ObjectKey) map[client.ObjectKey]s
 func awaitUpgrade(t *testing.T, functions []client.ObjectKey, there func(*v1alpha1.FunctionStatus) bool) (most int) {
 	t.Helper()
 	eventually(t, "all are upgraded", func() error {
+		var all v1alpha1.FunctionList // at one moment
+		if err := kube.List(t.Context(), &all); err != nil {
+			return err
+		}
 		going, left := 0, []string{}
-		for _, key := range functions {
-			f := &v1alpha1.Function{}
-			if err := get(t, key.Namespace, key.Name, f); err != nil {
-				return err
+		for i := range all.Items {
+			f := &all.Items[i]
+			key := client.ObjectKeyFromObject(f)
+			if !slices.Contains(functions, key) {
+				continue
 			}
 			if ready, err := condition(f.Status.Conditions, f.Generation); err != nil || ready.Status != "True" {
 				t.Errorf("%s is %+v, %v", key, ready, err)

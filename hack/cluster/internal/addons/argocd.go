@@ -84,6 +84,9 @@ func (a Addons) argoCDImage(ctx context.Context) (string, error) {
 			return err
 		}
 		tar := a.Place.In("build", "argocd.tar")
+		if err := os.MkdirAll(filepath.Dir(tar), 0o755); err != nil {
+			return err
+		}
 		defer os.Remove(tar)
 		if err := images.WriteTar(tar, name, image); err != nil {
 			return err
