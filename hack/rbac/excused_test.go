@@ -6,6 +6,7 @@ import "github.com/naeel/sless/api/names"
 var needless = map[grant]string{
 	{"operator", everywhere, "rbac.authorization.k8s.io", "clusterroles", "bind"}:  "no request: the API server looks for it when a RoleBinding is made",
 	{"operator", everywhere, "events.k8s.io", "events", "patch"}:                   "an event that comes again within minutes is counted in the one before",
+	{"operator", everywhere, "sless.io", "triggers", "get"}:                        "by a pass whose cache is behind what it has written itself, which few are",
 	{"operator", names.BuildNamespace, "", "events", "list"}:                       "says why the pod of a build is refused; no test gives sless-build a quota, which every build would meet",
 	{"operator", names.SystemNamespace, "coordination.k8s.io", "leases", "create"}: "by the first of all operators of a cluster, which may be older than its audit log",
 

@@ -17,14 +17,14 @@ const root = "../.."
 
 // TestEveryGrantIsUsed holds that the roles grant what was used, and nothing else but what needless says why.
 func TestEveryGrantIsUsed(t *testing.T) {
-	granted, used, strange := readGrants(t), map[grant]bool{}, map[string]bool{}
+	granted, used, strange := readGrants(t), map[grant]int{}, map[string]bool{}
 	read(t, func(r *request) {
 		if r.forbidden() {
 			return
 		}
 		for _, verb := range r.verbs() {
 			if g, ok := granted.find(r, verb); ok {
-				used[g] = true
+				used[g]++
 			} else {
 				strange[fmt.Sprintf("%s: %s %s in %q: %s", r.account(), verb, r.resource(), r.ObjectRef.Namespace, r.Annotations["authorization.k8s.io/reason"])] = true
 			}
@@ -34,7 +34,11 @@ func TestEveryGrantIsUsed(t *testing.T) {
 		t.Errorf("allowed by something that is not in config/rbac: %s", line)
 	}
 	for _, g := range granted {
-		if _, excused := needless[g]; !used[g] && !excused {
+		_, excused := needless[g]
+		switch n := used[g]; {
+		case n > 0 && n < 4 && !excused:
+			t.Logf("%s was used %d times only", g, n)
+		case n == 0 && !excused:
 			t.Errorf("%s is granted and was not used: take it out of the role, or say in needless why it stays", g)
 		}
 	}
