@@ -29,6 +29,7 @@ type options struct {
 	routes      []int
 	sockets     int
 	page        string
+	ledger      string
 	// load is the machine's load average before the benchmark.
 	load string
 }
@@ -42,6 +43,7 @@ func main() {
 	flag.StringVar(&routes, "routes", "1,1000,10000", "numbers of functions, rising; requests are spread over all of them")
 	flag.IntVar(&o.sockets, "sockets", 1000, "how many idle WebSockets to hold")
 	flag.StringVar(&o.page, "page", "", "a page of documentation to put the tables into, between its marks; the plot goes beside it")
+	flag.StringVar(&o.ledger, "ledger-dsn-file", "", "file with the connection string of a PostgreSQL that has the ledger's tables; a gateway that writes to it is measured as well")
 	flag.Parse()
 	for text := range strings.SplitSeq(routes, ",") {
 		n, err := strconv.Atoi(text)
@@ -100,11 +102,11 @@ func run(ctx context.Context, o *options) (err error) {
 	if err := report.measureSockets(ctx, cluster, dir); err != nil {
 		return fmt.Errorf("WebSockets: %w", err)
 	}
-	gateway, err := startGateway(ctx, filepath.Join(dir, "gateway"), cluster.kubeconfig)
+	own, err := startGateway(ctx, "gateway", filepath.Join(dir, "gateway"), cluster.kubeconfig)
 	if err != nil {
 		return err
 	}
-	defer gateway.Stop()
+	defer own.Stop()
 	address, err := measure.FreeAddress()
 	if err != nil {
 		return err
@@ -121,15 +123,26 @@ func run(ctx context.Context, o *options) (err error) {
 	if err != nil {
 		return err
 	}
-	proxies = append([]*proxy{gateway.proxy, bare}, proxies...)
+	proxies = append([]*proxy{own.proxy, bare}, proxies...)
+	gateways := []*gateway{own}
+	if o.ledger != "" {
+		recording, err := startGateway(ctx, "gateway with ledger", filepath.Join(dir, "gateway"), cluster.kubeconfig, "-ledger-dsn-file", o.ledger)
+		if err != nil {
+			return err
+		}
+		defer recording.Stop()
+		proxies, gateways = append(proxies, recording.proxy), append(gateways, recording)
+	}
 	for _, routes := range o.routes {
 		if err := cluster.grow(ctx, routes); err != nil {
 			return err
 		}
-		if err := gateway.knows(ctx, routes); err != nil {
-			return err
+		for _, g := range gateways {
+			if err := g.knows(ctx, routes); err != nil {
+				return err
+			}
 		}
-		if err := report.measure(ctx, gateway, proxies, routes); err != nil {
+		if err := report.measure(ctx, own, proxies, routes); err != nil {
 			return fmt.Errorf("%d routes: %w", routes, err)
 		}
 	}

@@ -46,7 +46,7 @@ func (r *report) measureSockets(ctx context.Context, c *cluster, dir string) err
 	if err := c.grow(ctx, 1); err != nil {
 		return err
 	}
-	g, err := startGateway(ctx, filepath.Join(dir, "gateway"), c.kubeconfig)
+	g, err := startGateway(ctx, "gateway", filepath.Join(dir, "gateway"), c.kubeconfig)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ type gateway struct {
 	admin string
 }
 
-func startGateway(ctx context.Context, program, kubeconfig string) (*gateway, error) {
+func startGateway(ctx context.Context, name, program, kubeconfig string, more ...string) (*gateway, error) {
 	var addresses [3]string
 	for i := range addresses {
 		var err error
@@ -104,8 +104,8 @@ func startGateway(ctx context.Context, program, kubeconfig string) (*gateway, er
 			return nil, err
 		}
 	}
-	p, err := startProxy(ctx, "gateway", addresses[0], program, "-kubeconfig", kubeconfig,
-		"-public-address", addresses[0], "-internal-address", addresses[1], "-admin-address", addresses[2])
+	p, err := startProxy(ctx, name, addresses[0], program, append([]string{"-kubeconfig", kubeconfig,
+		"-public-address", addresses[0], "-internal-address", addresses[1], "-admin-address", addresses[2]}, more...)...)
 	if err != nil {
 		return nil, err
 	}
