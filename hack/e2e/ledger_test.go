@@ -3,36 +3,23 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/naeel/sless/api/names"
+	"github.com/naeel/sless/api/rest"
 	"github.com/naeel/sless/api/v1alpha1"
-	"github.com/naeel/sless/ledger"
 )
 
-// TestLedger holds that a call, a cron run, a failed job and a refused call are in one list, and what it says of each.
+// A call, a cron run, a failed job and a refused call are in one list, which says how each went.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	home, access := &corev1.Namespace{}, &corev1.Secret{}
-	if err := get(t, "", namespace, home); err != nil {
-		t.Fatal(err)
-	}
-	if err := get(t, names.SystemNamespace, "ledger-reader", access); err != nil {
-		t.Fatal(err)
-	}
-	dsn := filepath.Join(t.TempDir(), "dsn")
-	if err := os.WriteFile(dsn, access.Data["dsn"], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	reader := ledger.NewReader(dsn)
-	defer reader.Close()
+	token := programToken(t, namespace, "sless-viewer")
+	waitForRights(t, namespace, token)
+	api := restClient(t, token)
 
 	const code = `import time
 def handle(event, context):
@@ -60,28 +47,37 @@ def handle(event, context):
 	waitJob(t, namespace, "fails", v1alpha1.FunctionJobFailed)
 	apply(t, namespace, cronTrigger("each-minute", "f", `{schedule: "* * * * *"}`))
 
-	for _, want := range []struct {
-		what  string
-		query ledger.Query
-		is    func(ledger.Record) bool
-	}{
-		{"the call", ledger.Query{Kind: ledger.HTTP, Trigger: "f", Status: "2xx"}, func(r ledger.Record) bool { return r.BytesIn == 5 && r.Handler > 0 && r.Code == "" }},
-		{"the refused call", ledger.Query{Kind: ledger.HTTP, Status: "429"}, func(r ledger.Record) bool { return r.Queued > 0 && r.Pod == "" && r.Code == "over_limit" }},
-		{"the failed job", ledger.Query{Kind: ledger.Job, Job: "fails", Status: "5xx"}, func(r ledger.Record) bool { return r.Code == v1alpha1.ReasonFailed && r.Image != "" && r.Pod != "" }},
-		{"the cron run", ledger.Query{Kind: ledger.Cron, Trigger: "each-minute", Status: "200"}, func(r ledger.Record) bool { return r.Pod != "" && r.Image != "" }},
-	} {
-		want.query.NamespaceUID = string(home.UID)
-		eventually(t, want.what+" is in the list", func() error {
-			page, err := reader.List(t.Context(), want.query)
-			if err != nil {
-				return err
+	wanted := map[string]func(rest.Invocation) bool{
+		"the call": func(i rest.Invocation) bool {
+			return i.Kind == "http" && i.Trigger == "f" && i.Status == 200 && i.BytesIn == 5 && i.HandlerMS > 0 && i.Pod != "" && i.Code == ""
+		},
+		"the refused call": func(i rest.Invocation) bool {
+			return i.Kind == "http" && i.Status == 429 && i.QueuedMS > 0 && i.Pod == "" && i.Code == "over_limit"
+		},
+		"the failed job": func(i rest.Invocation) bool {
+			return i.Kind == "job" && i.Job == "fails" && i.Status == 500 && i.Code == v1alpha1.ReasonFailed && i.Image != "" && i.Pod != ""
+		},
+		"the cron run": func(i rest.Invocation) bool {
+			return i.Kind == "cron" && i.Trigger == "each-minute" && i.Status == 200 && i.Image != "" && i.Pod != ""
+		},
+	}
+	eventually(t, "all of them are in one list", func() error {
+		list, err := api.Invocations(t.Context(), namespace, rest.InvocationFilter{})
+		if err != nil {
+			return err
+		}
+		for what, is := range wanted {
+			if !slices.ContainsFunc(list.Items, func(i rest.Invocation) bool { return i.Function == "f" && i.ID != "" && is(i) }) {
+				return fmt.Errorf("%s is not in %+v", what, list.Items)
 			}
-			for _, r := range page.Records {
-				if r.Function == "f" && r.Namespace == namespace && r.ID != "" && want.is(r) {
-					return nil
-				}
-			}
-			return fmt.Errorf("records %+v", page.Records)
-		})
+		}
+		if !slices.IsSortedFunc(list.Items, func(a, b rest.Invocation) int { return b.StartedAt.Compare(a.StartedAt) }) {
+			t.Errorf("the newest is not the first: %+v", list.Items)
+		}
+		return nil
+	})
+	summary, err := api.InvocationSummary(t.Context(), namespace, "1h")
+	if err != nil || len(summary.Items) != 1 || summary.Items[0].Function != "f" || summary.Items[0].Count < 5 || summary.Items[0].Errors < 2 || summary.Items[0].P99MS < 1000 {
+		t.Errorf("the summary is %+v, %v", summary, err)
 	}
 }
