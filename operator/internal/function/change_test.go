@@ -111,7 +111,9 @@ func TestLostImage(t *testing.T) {
 	if err := cluster.Client.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	s.rollOutWith("hello", func(status *appsv1.DeploymentStatus) { status.ReadyReplicas, status.AvailableReplicas = 0, 0 })
+	s.rollOutWith("hello", func(deployment *appsv1.Deployment) {
+		deployment.Status.ReadyReplicas, deployment.Status.AvailableReplicas = 0, 0
+	})
 	s.ready("hello", "False", v1alpha1.ReasonImagePullFailed)
 	s.poke("hello")
 	s.eventually("the Builder is asked", func() string {

@@ -92,7 +92,7 @@ func TestLife(t *testing.T) {
 	s.deploys("hello", "the new image", func(d *appsv1.Deployment) bool {
 		return strings.HasSuffix(d.Spec.Template.Spec.Containers[0].Image, ":bb")
 	})
-	s.rollOutWith("hello", func(status *appsv1.DeploymentStatus) { status.Replicas = 3 }) // an old pod is left
+	s.rollOutWith("hello", func(deployment *appsv1.Deployment) { deployment.Status.Replicas = 3 }) // an old pod is left
 	s.ready("hello", "Unknown", v1alpha1.ReasonDeploying)
 	s.rollOut("hello")
 	function = s.ready("hello", "True", v1alpha1.ReasonReady)
@@ -315,7 +315,9 @@ func TestCrash(t *testing.T) {
 	if err := cluster.Client.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	s.rollOutWith("hello", func(status *appsv1.DeploymentStatus) { status.ReadyReplicas, status.AvailableReplicas = 0, 0 })
+	s.rollOutWith("hello", func(deployment *appsv1.Deployment) {
+		deployment.Status.ReadyReplicas, deployment.Status.AvailableReplicas = 0, 0
+	})
 	function := s.ready("hello", "False", v1alpha1.ReasonCrashed)
 	if message := meta.FindStatusCondition(function.Status.Conditions, v1alpha1.Ready).Message; !strings.Contains(message, "line 3: no module named flask") {
 		t.Errorf("message %q", message)

@@ -189,7 +189,7 @@ func (s *stage) service(name string) *corev1.Service {
 // rollOut plays the controller of Deployments: every pod that the Deployment asks for now answers.
 func (s *stage) rollOut(name string) { s.t.Helper(); s.rollOutWith(name, nil) }
 
-func (s *stage) rollOutWith(name string, edit func(*appsv1.DeploymentStatus)) {
+func (s *stage) rollOutWith(name string, edit func(*appsv1.Deployment)) {
 	s.t.Helper()
 	s.eventually("write status of Deployment", func() string {
 		deployment := s.deployment(name)
@@ -201,7 +201,7 @@ func (s *stage) rollOutWith(name string, edit func(*appsv1.DeploymentStatus)) {
 			ObservedGeneration: deployment.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
 		}
 		if edit != nil {
-			edit(&deployment.Status)
+			edit(deployment)
 		}
 		return text(cluster.Client.Status().Update(s.t.Context(), deployment))
 	})

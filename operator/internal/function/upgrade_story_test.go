@@ -41,13 +41,15 @@ func (s *stage) rebuilt(codeHash, image, before string) {
 }
 
 // newPodsFail plays the controller of Deployments when the new pods do not become ready: the old ones go on.
-func newPodsFail(status *appsv1.DeploymentStatus) {
+func newPodsFail(deployment *appsv1.Deployment) {
+	status := &deployment.Status
 	status.Replicas, status.UpdatedReplicas = status.Replicas+1, 1
 	status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
 }
 
 // newPodsStart plays it while they start.
-func newPodsStart(status *appsv1.DeploymentStatus) {
+func newPodsStart(deployment *appsv1.Deployment) {
+	status := &deployment.Status
 	status.Replicas, status.UpdatedReplicas = status.Replicas+1, 1
 }
 
@@ -195,9 +197,13 @@ func TestRuntimeUpgrade(t *testing.T) {
 		}
 		for _, name := range list {
 			switch d := s.deployment(name); {
-			case name == "f03" && runs(d, "f03-new"):
-				s.rollOutWith(name, newPodsFail)
-			case runs(d, name+"-new") || name == "f03":
+			case name == "f03":
+				s.rollOutWith(name, func(d *appsv1.Deployment) { // it may have been taken back since it was looked at
+					if runs(d, "f03-new") {
+						newPodsFail(d)
+					}
+				})
+			case runs(d, name+"-new"):
 				s.rollOut(name)
 			}
 		}
