@@ -4,10 +4,12 @@ import "sync"
 
 // ring is the records that wait to be written, the oldest first.
 type ring struct {
+	// capacity is the most that there are.
+	capacity int
 	// mu guards the rest. It is held for as long as it takes to copy a record.
 	mu      sync.Mutex
-	slots   []Record
-	first   int // where the oldest is
+	slots   []Record // nil until the first record comes
+	first   int      // where the oldest is
 	count   int
 	dropped uint64 // in all
 }
@@ -16,6 +18,9 @@ type ring struct {
 func (q *ring) push(r *Record) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.slots == nil {
+		q.slots = make([]Record, q.capacity)
+	}
 	if q.count == len(q.slots) {
 		lost := q.slots[q.first].Dropped + 1
 		q.first = (q.first + 1) % len(q.slots)
@@ -45,12 +50,11 @@ func (q *ring) pop(batch []Record) []Record {
 	return batch
 }
 
-// clear forgets the records that wait, which nobody asked to be kept.
+// clear forgets the records that wait, which nobody asked to be kept, and gives their memory back.
 func (q *ring) clear() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	clear(q.slots)
-	q.first, q.count = 0, 0
+	q.slots, q.first, q.count = nil, 0, 0
 }
 
 // lose counts records that were taken out and could not be written; the next one to be written tells of them.

@@ -56,8 +56,7 @@ func NewWriter(options WriterOptions) *Writer {
 	if options.Capacity == 0 {
 		options.Capacity = defaultCapacity
 	}
-	w := &Writer{options: options, full: make(chan struct{}, 1)}
-	w.queue.slots = make([]Record, options.Capacity)
+	w := &Writer{options: options, queue: ring{capacity: options.Capacity}, full: make(chan struct{}, 1)}
 	w.look()
 	return w
 }
@@ -70,7 +69,7 @@ func (w *Writer) Write(r *Record) {
 	if !w.On() {
 		return
 	}
-	if w.queue.push(r) == min(batchSize, len(w.queue.slots)) {
+	if w.queue.push(r) == min(batchSize, w.queue.capacity) {
 		select {
 		case w.full <- struct{}{}:
 		default:

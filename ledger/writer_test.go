@@ -108,7 +108,7 @@ func droppedInRows(t *testing.T, server *ledgertest.Server) int {
 // TestRing holds that the oldest go first, and that the next one tells of them.
 func TestRing(t *testing.T) {
 	t.Parallel()
-	q := ring{slots: make([]Record, 3)}
+	q := ring{capacity: 3}
 	for i := range 5 {
 		q.push(&Record{ID: strconv.Itoa(i)})
 	}
