@@ -31,6 +31,17 @@ step() {
 	results+=("$result in $((SECONDS - start)) s")
 }
 
+# complaints prints what the failed tests of a log of go test said themselves: a test's lines follow its name with -v, and its verdict without.
+complaints() {
+	awk '
+		$1 == "===" { name = $3; next }
+		/^ *--- (PASS|FAIL|SKIP): / { name = $3; if ($2 == "FAIL:") failed[name] = 1; next }
+		/^(ok|FAIL|PASS)/ { name = "" }
+		/^ +[A-Za-z0-9_]+\.go:[0-9]+: / { said[++n] = name "\t" $0 }
+		END { for (i = 1; i <= n; i++) { split(said[i], s, "\t"); if (failed[s[1]]) print substr(said[i], 1, 1000) } }
+	' "$1"
+}
+
 # summary prints the lines in which the runners sum up: go test's, unittest's and node's.
 summary() {
 	local i
@@ -38,6 +49,7 @@ summary() {
 	for i in "${!names[@]}"; do
 		printf '%s: %s (%s)\n' "${names[i]}" "${results[i]}" "$logs/test-${names[i]}.log"
 		grep -E '^(ok|FAIL|--- FAIL|panic:)[[:space:]]|^ *--- FAIL|^Ran [0-9]+ tests|^(OK|FAILED)( |$)|^[ℹ#] (tests|pass|fail) ' "$logs/test-${names[i]}.log"
+		complaints "$logs/test-${names[i]}.log"
 	done
 }
 

@@ -20,6 +20,17 @@ func TestQuotaBoundsFunctions(t *testing.T) {
 	t.Parallel()
 	namespace, other := newNamespace(t), newNamespace(t)
 	kubectl(t, "", "create", "quota", "team", "-n", namespace, "--hard=pods=1,count/functions.sless.io=1")
+	// Until it is counted for the first time, the API server refuses whatever it is about.
+	eventually(t, "the quota is counted", func() error {
+		quota := &corev1.ResourceQuota{}
+		if err := get(t, namespace, "team", quota); err != nil {
+			return err
+		}
+		if len(quota.Status.Used) < len(quota.Spec.Hard) {
+			return fmt.Errorf("used: %v", quota.Status.Used)
+		}
+		return nil
+	})
 	apply(t, namespace, "{apiVersion: v1, kind: LimitRange, metadata: {name: team}, spec: {limits: [{type: Container, max: {cpu: 2}}]}}")
 	apply(t, namespace, python("f", goodHandler)+httpTrigger("f"))
 	apply(t, other, python("f", goodHandler, "replicas: 2")+httpTrigger("f"))
