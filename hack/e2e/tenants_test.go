@@ -31,7 +31,7 @@ func TestQuotaBoundsFunctions(t *testing.T) {
 		}
 		return nil
 	})
-	apply(t, namespace, "{apiVersion: v1, kind: LimitRange, metadata: {name: team}, spec: {limits: [{type: Container, max: {cpu: 2}}]}}")
+	apply(t, namespace, "apiVersion: v1\nkind: LimitRange\nmetadata: {name: team}\nspec: {limits: [{type: Container, max: {cpu: 2}}]}\n")
 	apply(t, namespace, python("f", goodHandler)+httpTrigger("f"))
 	apply(t, other, python("f", goodHandler, "replicas: 2")+httpTrigger("f"))
 	waitFunction(t, namespace, "f", "True", v1alpha1.ReasonReady)
