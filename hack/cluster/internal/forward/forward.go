@@ -15,7 +15,7 @@ import (
 
 const (
 	resolveTimeout = 2 * time.Second
-	dialTimeout    = 3 * time.Second
+	dialTimeout    = 10 * time.Second // a connection whose first packets are lost on a busy machine comes about after seven
 	addressLife    = 5 * time.Second
 )
 
@@ -58,7 +58,7 @@ type forwarder struct {
 
 	mu      sync.Mutex // guards what follows
 	address string
-	since   time.Time
+	next    time.Time // when to ask for the address again
 }
 
 func (f *forwarder) accept(ctx context.Context, listener net.Listener) error {
@@ -106,21 +106,34 @@ func (f *forwarder) dial(ctx context.Context) (*net.TCPConn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
-		f.forget(address)
+		f.doubt(address)
 		return nil, err
 	}
 	return conn.(*net.TCPConn), nil
 }
 
-// resolve asks for the Service's address at most every few seconds: it changes only when somebody deletes the Service.
+// resolve asks for the Service's address at most every few seconds: it changes only when somebody deletes the Service. An API server that is
+// too busy to answer, or away, keeps nobody from the address that was known.
 func (f *forwarder) resolve(ctx context.Context) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.address != "" && time.Since(f.since) < addressLife {
+	if f.address != "" && time.Now().Before(f.next) {
 		return f.address, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
+	address, err := f.ask(ctx)
+	if err != nil && f.address == "" {
+		return "", err
+	}
+	if err == nil {
+		f.address = address
+	}
+	f.next = time.Now().Add(addressLife)
+	return f.address, nil
+}
+
+func (f *forwarder) ask(ctx context.Context) (string, error) {
 	body, err := f.get(ctx, fmt.Sprintf("/api/v1/namespaces/%s/services/%s", f.target.Namespace, f.target.Service))
 	if err != nil {
 		return "", err
@@ -129,15 +142,15 @@ func (f *forwarder) resolve(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f.address, f.since = net.JoinHostPort(ip, fmt.Sprint(f.target.Port)), time.Now()
-	return f.address, nil
+	return net.JoinHostPort(ip, fmt.Sprint(f.target.Port)), nil
 }
 
-func (f *forwarder) forget(address string) {
+// doubt has the next connection ask again for an address that led nowhere.
+func (f *forwarder) doubt(address string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.address == address {
-		f.address = ""
+		f.next = time.Time{}
 	}
 }
 

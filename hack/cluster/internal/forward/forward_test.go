@@ -106,3 +106,34 @@ func TestAServiceThatIsNotThereClosesTheConnection(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
+
+func TestAnAPIServerThatIsAwayKeepsNobodyFromAnAddressThatIsKnown(t *testing.T) {
+	answer, asked := `{"spec":{"clusterIP":"10.96.0.9"}}`, 0
+	f := forwarder{target: Target{Port: 80}, get: func(context.Context, string) ([]byte, error) {
+		asked++
+		if answer == "" {
+			return nil, errors.New("too busy")
+		}
+		return []byte(answer), nil
+	}}
+	resolves := func(to string, times int) {
+		t.Helper()
+		if address, err := f.resolve(t.Context()); err != nil || address != to {
+			t.Errorf("got %q, %v, want %s", address, err, to)
+		}
+		if asked != times {
+			t.Errorf("asked %d times, want %d", asked, times)
+		}
+	}
+	resolves("10.96.0.9:80", 1)
+	resolves("10.96.0.9:80", 1)
+	answer = ""
+	f.doubt("10.96.0.9:80")
+	resolves("10.96.0.9:80", 2)
+	resolves("10.96.0.9:80", 2)
+	answer = `{"spec":{"clusterIP":"10.96.0.10"}}`
+	f.doubt("10.96.0.8:80") // an older one
+	resolves("10.96.0.9:80", 2)
+	f.doubt("10.96.0.9:80")
+	resolves("10.96.0.10:80", 3)
+}
