@@ -199,31 +199,34 @@ func startRequests(t *testing.T, r *requests, perSecond int) *requests {
 	return r
 }
 
-// one sends a request; a GET whose connection breaks is sent again, up to four times, each after a longer pause, as a client does.
+// attempts is how often a GET is sent at most: for some ten seconds, in which the network hears that a pod was killed, on a slow machine too.
+const attempts = 10
+
+// one sends a request; a GET whose connection breaks is sent again, each time after a longer pause, as a client does.
 func (r *requests) one() {
 	began := time.Now()
 	var err error
 	var refused bool
-	attempts := 0
+	sent := 0
 	for retry := true; retry; {
-		attempts++
+		sent++
 		refused, err = r.send()
-		retry = err != nil && !refused && r.method == http.MethodGet && attempts < 5
+		retry = err != nil && !refused && r.method == http.MethodGet && sent < attempts
 		if retry {
-			time.Sleep(time.Duration(attempts) * 200 * time.Millisecond)
+			time.Sleep(time.Duration(sent) * 200 * time.Millisecond)
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.slowest = max(r.slowest, time.Since(began))
 	switch {
-	case err == nil && (attempts == 1 || r.breakable):
+	case err == nil && (sent == 1 || r.breakable):
 		r.answered++
-		if attempts > 1 {
+		if sent > 1 {
 			r.repeated++
 		}
 	case err == nil:
-		r.lost = append(r.lost, fmt.Sprintf("sent at %s: answered, but only the %d. time", began.Format("15:04:05.000"), attempts))
+		r.lost = append(r.lost, fmt.Sprintf("sent at %s: answered, but only the %d. time", began.Format("15:04:05.000"), sent))
 	case !refused && r.breakable && r.method != http.MethodGet:
 		r.broken++
 	default:

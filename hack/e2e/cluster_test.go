@@ -162,6 +162,19 @@ func tryKubectl(t *testing.T, input string, args ...string) (string, error) {
 	return string(out), err
 }
 
+// programLogs is what all pods of a program of the platform have written. Of pods that come or go, as other tests have it, kubectl can't tell.
+func programLogs(t *testing.T, program string) (text string) {
+	t.Helper()
+	eventually(t, "the logs of the "+program+" are read", func() (err error) {
+		text, err = tryKubectl(t, "", "logs", "-n", names.SystemNamespace, "-l", "app.kubernetes.io/name="+program, "--all-containers", "--tail=-1")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, text[max(0, len(text)-300):])
+		}
+		return nil
+	})
+	return text
+}
+
 // apply applies a manifest to a namespace as a user would.
 func apply(t *testing.T, namespace, manifest string) {
 	t.Helper()

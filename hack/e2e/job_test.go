@@ -40,7 +40,7 @@ func TestFunctionJob(t *testing.T) {
 		done.Status.StartTime == nil || done.Status.CompletionTime == nil || !strings.Contains(done.Status.Image, "@sha256:") {
 		t.Errorf("after run 1 the status is %+v", done.Status)
 	}
-	kubectl(t, "", "wait", "-n", namespace, "functionjob/sum", "--for=condition=Ready", "--timeout=10s")
+	kubectl(t, "", "wait", "-n", namespace, "functionjob/sum", "--for=condition=Ready", "--timeout="+patience.String())
 
 	// The same number again, and an edit without a new number, run nothing.
 	patch(t, namespace, "functionjob", "sum", `{"eventJSON": "{\"numbers\": [40, 2]}"}`)

@@ -97,11 +97,25 @@ func (f *traffic) end() {
 	<-f.done
 }
 
+// restart gives a Deployment of the platform other pods and waits until these run. kubectl rollout restart would fail when another test did the
+// same within the second.
+func restart(t *testing.T, deployment string) {
+	t.Helper()
+	kubectl(t, "", "patch", "deployment", deployment, "-n", names.SystemNamespace, "--type=merge", "-p",
+		fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().Format(time.RFC3339Nano)))
+	rolledOut(t, deployment)
+}
+
+// rolledOut waits until the pods of a Deployment of the platform are of its present version.
+func rolledOut(t *testing.T, deployment string) {
+	t.Helper()
+	kubectl(t, "", "rollout", "status", "deployment/"+deployment, "-n", names.SystemNamespace, "--timeout="+patience.String())
+}
+
 // rollOut restarts a Deployment of the platform and waits until its old pods are gone.
 func rollOut(t *testing.T, deployment string) {
 	t.Helper()
-	kubectl(t, "", "rollout", "restart", "deployment/"+deployment, "-n", names.SystemNamespace)
-	kubectl(t, "", "rollout", "status", "deployment/"+deployment, "-n", names.SystemNamespace, "--timeout=5m")
+	restart(t, deployment)
 	eventually(t, "the old pods of "+deployment+" are gone", func() error {
 		var pods corev1.PodList
 		if err := kube.List(t.Context(), &pods, client.InNamespace(names.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/name": deployment}); err != nil {
