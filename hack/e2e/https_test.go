@@ -19,9 +19,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/net/websocket"
 	networkingv1 "k8s.io/api/networking/v1"
 
@@ -279,7 +277,9 @@ process.on('SIGTERM', () => process.exit(0));
 func TestWebSocketByHTTPS(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	image := ownImage(t, namespace, catalogueImage(t, "nodejs20"), "node", "-e", webSocketServer)
+	image := changedImage(t, catalogueImage(t, "nodejs20"), tenantRepository(t, namespace), func(config *v1.Config) {
+		config.Entrypoint = []string{"node", "-e", webSocketServer}
+	})
 	apply(t, namespace, fmt.Sprintf("apiVersion: sless.io/v1alpha1\nkind: Function\nmetadata: {name: ws}\nspec: {source: {image: %q}}\n", image)+httpTrigger("ws"))
 	waitFunction(t, namespace, "ws", "True", v1alpha1.ReasonReady)
 	ingress, host := atTheIngress(t), functionHost(t, namespace, "ws")
@@ -313,27 +313,4 @@ func TestWebSocketByHTTPS(t *testing.T) {
 			}
 		}
 	}
-}
-
-// ownImage makes an image with another entry point in the tenant's own repository.
-func ownImage(t *testing.T, namespace, image string, entrypoint ...string) string {
-	t.Helper()
-	p := readPlatform(t)
-	options := []remote.Option{remote.WithTransport(clusterTransport()), remote.WithAuth(registryLogin(t, "registry-push", p.Registry.Host))}
-	reference, err := name.NewDigest(image, name.Insecure)
-	if err != nil {
-		t.Fatal(err)
-	}
-	base, err := remote.Image(reference, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := must(base.ConfigFile()).DeepCopy()
-	config.Config.Entrypoint = entrypoint
-	made := must(mutate.ConfigFile(base, config))
-	target := tenantRepository(t, namespace).Digest(must(made.Digest()).String())
-	if err := remote.Write(target, made, options...); err != nil {
-		t.Fatal(err)
-	}
-	return target.String()
 }

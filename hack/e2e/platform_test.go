@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/minio/minio-go/v7"
@@ -140,6 +142,26 @@ func tenantRepository(t *testing.T, namespace string) name.Repository {
 		t.Fatal(err)
 	}
 	return repository
+}
+
+// changedImage pushes a copy of an image with another configuration, to be deleted at the end, and returns it by digest.
+func changedImage(t *testing.T, image string, to name.Repository, change func(*v1.Config)) string {
+	t.Helper()
+	p := readPlatform(t)
+	options := []remote.Option{remote.WithTransport(clusterTransport()), remote.WithAuth(registryLogin(t, "registry-push", p.Registry.Host))}
+	base, err := remote.Image(must(name.NewDigest(image, name.Insecure)), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := must(base.ConfigFile()).DeepCopy()
+	change(&config.Config)
+	changed := must(mutate.ConfigFile(base, config))
+	target := to.Digest(must(changed.Digest()).String())
+	if err := remote.Write(target, changed, options...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = remote.Delete(target, options...) }) // what a registry keeps for ever does no harm
+	return target.String()
 }
 
 // registryLogin is the account in one of the platform's Secrets.

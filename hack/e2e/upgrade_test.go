@@ -13,8 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,7 +37,9 @@ func TestRuntimeUpgrade(t *testing.T) {
 	namespaces := []string{newNamespace(t), newNamespace(t)}
 	runtime := "test-" + namespaces[0][len("e2e-"):]
 	first := catalogueImage(t, "python3.11")
-	second := marked(t, first, "second")
+	second := changedImage(t, first, must(name.NewDigest(first, name.Insecure)).Context(), func(config *v1.Config) {
+		config.Env = append(config.Env, "MARK=second")
+	})
 	useRuntime(t, runtime, first)
 	var functions []client.ObjectKey
 	for i := range upgradedFunctions {
@@ -148,30 +149,6 @@ func catalogueImage(t *testing.T, runtime string) string {
 	}
 	t.Fatalf("no runtime %s in the catalogue", runtime)
 	return ""
-}
-
-// marked pushes a copy of an image with another environment beside it, to be deleted at the end, and returns it by digest.
-func marked(t *testing.T, image, mark string) string {
-	t.Helper()
-	p := readPlatform(t)
-	options := []remote.Option{remote.WithTransport(clusterTransport()), remote.WithAuth(registryLogin(t, "registry-push", p.Registry.Host))}
-	reference, err := name.NewDigest(image, name.Insecure)
-	if err != nil {
-		t.Fatal(err)
-	}
-	base, err := remote.Image(reference, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := must(base.ConfigFile()).DeepCopy()
-	config.Config.Env = append(config.Config.Env, "MARK="+mark)
-	copied := must(mutate.ConfigFile(base, config))
-	target := reference.Context().Digest(must(copied.Digest()).String())
-	if err := remote.Write(target, copied, options...); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = remote.Delete(target, options...) }) // what a registry keeps for ever does no harm
-	return target.String()
 }
 
 // useRuntime names an image for a runtime of the test's own in the operator's configuration until the test ends, and restarts it.
