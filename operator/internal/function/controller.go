@@ -132,21 +132,18 @@ func (r *Reconciler) pass(ctx context.Context, s *scope) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	before := s.function.DeepCopy()
-	phase := func(run func(context.Context, *scope) error) reconcile.Phase {
-		return func(ctx context.Context) error { return run(ctx, s) }
-	}
-	err := reconcile.Run(ctx,
-		phase(r.observe),
-		phase(r.reconcileImage),
-		phase(r.reconcileTenant),
-		phase(r.reconcileEnv),
-		phase(r.reconcileDeployment),
-		phase(r.reconcileService),
-		phase(r.observeRollout),
-		phase(r.observeRouting),
-		phase(r.settleUpgrade),
-		phase(r.retainImages),
-		phase(r.collectEnv),
+	err := reconcile.Run(ctx, s,
+		r.observe,
+		r.reconcileImage,
+		r.reconcileTenant,
+		r.reconcileEnv,
+		r.reconcileDeployment,
+		r.reconcileService,
+		r.observeRollout,
+		r.observeRouting,
+		r.settleUpgrade,
+		r.retainImages,
+		r.collectEnv,
 	)
 	if s.routing.Early {
 		return ctrl.Result{RequeueAfter: s.routing.Again}, err

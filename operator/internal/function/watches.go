@@ -19,6 +19,7 @@ import (
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/reconcile"
 )
 
 const (
@@ -53,8 +54,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("function").
 		For(&v1alpha1.Function{}, builder.WithPredicates(changed)).
 		Watches(&v1alpha1.Trigger{}, handler.EnqueueRequestsFromMapFunc(byTrigger), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(byLabels)).
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(byLabels)).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(reconcile.OwnerOfKind(Kind))).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(reconcile.OwnerOfKind(Kind))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.byTenant), builder.WithPredicates(onlyDeletes)).
 		WatchesRawSource(source.Func(r.builds)).
 		WatchesRawSource(source.Func(r.giveTurns)).
@@ -72,15 +73,6 @@ var onlyDeletes = predicate.Funcs{
 func byTrigger(_ context.Context, object client.Object) []ctrl.Request {
 	name := object.(*v1alpha1.Trigger).Spec.FunctionRef.Name
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
-}
-
-// byLabels maps a child to the Function that its labels name.
-func byLabels(_ context.Context, object client.Object) []ctrl.Request {
-	kind, owner, ok := names.Owner(object.GetLabels())
-	if !ok || kind != Kind {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: owner}}
 }
 
 // byTenant maps the namespace of children to the Functions of the user's namespace, which need it again.

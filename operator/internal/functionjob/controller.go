@@ -96,15 +96,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // pass runs the phases and writes the status once, also when one of them failed.
 func (r *Reconciler) pass(ctx context.Context, s *scope) error {
-	phase := func(run func(context.Context, *scope) error) reconcile.Phase {
-		return func(ctx context.Context) error { return run(ctx, s) }
-	}
-	err := reconcile.Run(ctx,
-		phase(r.observe),
-		phase(r.followRun),
-		phase(r.expireRun),
-		phase(r.awaitFunction),
-		phase(r.startRun),
+	err := reconcile.Run(ctx, s,
+		r.observe,
+		r.followRun,
+		r.expireRun,
+		r.awaitFunction,
+		r.startRun,
 	)
 	setStatus(s)
 	if patchErr := reconcile.PatchStatus(ctx, r.Client, s.job, s.before); patchErr != nil {

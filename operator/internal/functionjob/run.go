@@ -11,17 +11,14 @@ import (
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/reconcile"
 )
 
 // observe reads the Function, and the Kubernetes Job of the last run.
-func (r *Reconciler) observe(ctx context.Context, s *scope) error {
-	function := &v1alpha1.Function{}
+func (r *Reconciler) observe(ctx context.Context, s *scope) (err error) {
 	key := client.ObjectKey{Namespace: s.job.Namespace, Name: s.job.Spec.FunctionRef.Name}
-	switch err := r.Client.Get(ctx, key, function); {
-	case client.IgnoreNotFound(err) != nil:
-		return fmt.Errorf("get Function %s: %w", key, err)
-	case err == nil && function.DeletionTimestamp.IsZero():
-		s.function = function
+	if s.function, err = reconcile.LiveFunction(ctx, r.Client, key); err != nil {
+		return err
 	}
 	if s.job.Status.JobName == "" {
 		return nil
@@ -32,7 +29,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 	}
 	run := &batchv1.Job{}
 	key = client.ObjectKey{Namespace: s.tenant(), Name: s.job.Status.JobName}
-	err := reader.Get(ctx, key, run)
+	err = reader.Get(ctx, key, run)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get Job %s: %w", key, err)
 	}

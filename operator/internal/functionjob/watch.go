@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/reconcile"
 )
 
 // functionIndex finds FunctionJobs by the name of their Function.
@@ -34,7 +34,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		// The status is this controller's own; spec and deletion change the generation.
 		For(&v1alpha1.FunctionJob{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Function{}, handler.EnqueueRequestsFromMapFunc(r.ofFunction), builder.WithPredicates(functionChanged)).
-		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(ofJob)).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(reconcile.OwnerOfKind(kind))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 16}).
 		Complete(r)
 }
@@ -50,14 +50,6 @@ func (r *Reconciler) ofFunction(ctx context.Context, object client.Object) []ctr
 		requests[i].NamespacedName = client.ObjectKeyFromObject(&jobs.Items[i])
 	}
 	return requests
-}
-
-func ofJob(_ context.Context, object client.Object) []ctrl.Request {
-	owner, key, ok := names.Owner(object.GetLabels())
-	if !ok || owner != kind {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: key}}
 }
 
 // functionChanged lets through what a run waits for: that the Function is built, or goes.

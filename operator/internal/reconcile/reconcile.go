@@ -1,5 +1,5 @@
 // Package reconcile is what the three controllers share: run a pass's phases in order, sum up its conditions, and write the status
-// once, when it changed.
+// once, when it changed; find the Function that an object names, and the owner of a child.
 package reconcile
 
 import (
@@ -21,16 +21,16 @@ import (
 // Recheck is how often a state that only somebody's change can mend is looked at again.
 const Recheck = 60 * time.Second
 
-// Phase is one named step of a pass. It stops the pass by an error; Stop does so without one.
-type Phase func(context.Context) error
+// Phase is one named step of a pass, in whose scope it leaves what it has seen. It stops the pass by an error; Stop does so without one.
+type Phase[Scope any] func(context.Context, Scope) error
 
 // Stop ends a pass early with nothing wrong: what is to be said is already in the scope.
 var Stop = errors.New("stop")
 
 // Run runs the phases in order until one returns an error. Stop counts as nil.
-func Run(ctx context.Context, phases ...Phase) error {
+func Run[Scope any](ctx context.Context, scope Scope, phases ...Phase[Scope]) error {
 	for _, phase := range phases {
-		if err := phase(ctx); err != nil {
+		if err := phase(ctx, scope); err != nil {
 			if errors.Is(err, Stop) {
 				return nil
 			}

@@ -132,11 +132,7 @@ func (r *Reconciler) pass(ctx context.Context, s *scope) error {
 	if s.trigger.Spec.Type == v1alpha1.TriggerCron {
 		phaseOfType = r.reconcileCron
 	}
-	err := reconcile.Run(ctx,
-		func(ctx context.Context) error { return r.observe(ctx, s) },
-		func(ctx context.Context) error { return phaseOfType(ctx, s) },
-	)
-	if err != nil {
+	if err := reconcile.Run(ctx, s, r.observe, phaseOfType); err != nil {
 		return err
 	}
 	setStatus(s)

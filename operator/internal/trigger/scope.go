@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/reconcile"
 	"github.com/naeel/sless/operator/internal/trigger/schedule"
 )
 
@@ -58,14 +59,10 @@ func (s *scope) refusal() string {
 }
 
 // observe reads what the Trigger depends on.
-func (r *Reconciler) observe(ctx context.Context, s *scope) error {
-	function := &v1alpha1.Function{}
+func (r *Reconciler) observe(ctx context.Context, s *scope) (err error) {
 	key := types.NamespacedName{Namespace: s.trigger.Namespace, Name: s.trigger.Spec.FunctionRef.Name}
-	switch err := r.Client.Get(ctx, key, function); {
-	case client.IgnoreNotFound(err) != nil:
-		return fmt.Errorf("get Function %s: %w", key, err)
-	case err == nil && function.DeletionTimestamp.IsZero():
-		s.function = function
+	if s.function, err = reconcile.LiveFunction(ctx, r.Client, key); err != nil {
+		return err
 	}
 	if s.trigger.Spec.Type == v1alpha1.TriggerCron {
 		s.readCron()

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/operator/internal/reconcile"
 )
 
 // functionIndex finds Triggers by the name of their Function.
@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Trigger{}, changed).
 		Watches(&v1alpha1.Trigger{}, handler.EnqueueRequestsFromMapFunc(r.siblings), changed).
 		Watches(&v1alpha1.Function{}, handler.EnqueueRequestsFromMapFunc(r.ofFunction), builder.WithPredicates(functionChanged)).
-		Watches(&networkingv1.Ingress{}, handler.EnqueueRequestsFromMapFunc(ofIngress)).
+		Watches(&networkingv1.Ingress{}, handler.EnqueueRequestsFromMapFunc(reconcile.OwnerOfKind(kind))).
 		WatchesRawSource(takeQueue).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 32}).
 		Complete(r)
@@ -83,14 +83,6 @@ func (r *Reconciler) requests(ctx context.Context, function types.NamespacedName
 		}
 	}
 	return requests
-}
-
-func ofIngress(_ context.Context, object client.Object) []ctrl.Request {
-	owner, key, ok := names.Owner(object.GetLabels())
-	if !ok || owner != kind {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: key}}
 }
 
 // functionChanged lets through what a Trigger's status or the refusal of a tick depends on.
