@@ -153,8 +153,5 @@ func (r *report) write(folder string) error {
 
 // writePage puts the table into a page and the chart beside it.
 func (r *report) writePage(page string) error {
-	if err := measure.PutIntoPage(page, "hack/bench/builds", r.table()); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(filepath.Dir(page), "builds.svg"), []byte(chart(r.rows())), 0o644)
+	return measure.PutIntoPage(page, "hack/bench/builds", r.table(), []byte(chart(r.rows())))
 }

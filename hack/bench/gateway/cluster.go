@@ -4,81 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"sync"
-	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/hack/internal/plane"
 )
 
 // cluster is a bare API server, which holds functions that nobody but the gateway looks at.
 type cluster struct {
-	environment *envtest.Environment
-	client      client.Client
-	kubeconfig  string
-	functions   int
+	*plane.Plane
+	kubeconfig string
+	functions  int
 }
 
 // userNamespace is whose functions they are.
 const userNamespace = "bench"
 
 func startCluster(ctx context.Context, dir string) (*cluster, error) {
-	ctrllog.SetLogger(logr.Discard())
-	programs := os.Getenv("KUBEBUILDER_ASSETS")
-	if programs == "" {
-		programs = filepath.Join(".dev", "bin")
+	c := &cluster{Plane: plane.New(), kubeconfig: filepath.Join(dir, "kubeconfig")}
+	if err := c.Start(c.kubeconfig); err != nil {
+		return nil, err
 	}
-	c := &cluster{
-		environment: &envtest.Environment{
-			BinaryAssetsDirectory: programs, CRDDirectoryPaths: []string{filepath.Join("config", "crd")}, ErrorIfCRDPathMissing: true,
-			ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
-		},
-		kubeconfig: filepath.Join(dir, "kubeconfig"),
-	}
-	config, err := c.environment.Start()
+	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: userNamespace}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: names.FunctionNamespace(userNamespace), Labels: map[string]string{names.ManagedByLabel: names.ManagedBy},
+		}})
 	if err != nil {
-		return nil, fmt.Errorf("start an API server (make kubernetes builds it): %w", err)
-	}
-	config.QPS = -1
-	scheme := runtime.NewScheme()
-	err = errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), os.WriteFile(c.kubeconfig, c.environment.KubeConfig, 0o600))
-	if err == nil {
-		c.client, err = client.New(config, client.Options{Scheme: scheme})
-	}
-	if err == nil {
-		err = c.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: userNamespace}},
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-				Name: names.FunctionNamespace(userNamespace), Labels: map[string]string{names.ManagedByLabel: names.ManagedBy},
-			}})
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.stop())
+		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
-}
-
-func (c *cluster) stop() error { return c.environment.Stop() }
-
-func (c *cluster) create(ctx context.Context, objects ...client.Object) error {
-	for _, object := range objects {
-		if err := c.client.Create(ctx, object); err != nil {
-			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
-		}
-	}
-	return nil
 }
 
 func functionName(i int) string { return fmt.Sprintf("function-%d", i) }
@@ -88,30 +49,9 @@ func path(i int) string { return names.FunctionPath(userNamespace, functionName(
 
 // grow adds functions until there are so many, each with a Trigger and a pod.
 func (c *cluster) grow(ctx context.Context, functions int) error {
-	const writers = 16
-	next := make(chan int)
-	failed := make(chan error, writers)
-	var all sync.WaitGroup
-	for range writers {
-		all.Go(func() {
-			for i := range next {
-				if err := c.create(ctx, objects(functionName(i))...); err != nil {
-					failed <- err
-					return
-				}
-			}
-		})
-	}
-	defer all.Wait()
-	defer close(next)
-	for ; c.functions < functions; c.functions++ {
-		select {
-		case next <- c.functions:
-		case err := <-failed:
-			return err
-		}
-	}
-	return nil
+	first := c.functions
+	c.functions = max(first, functions)
+	return c.CreateEach(ctx, first, functions, 16, func(i int) []client.Object { return objects(functionName(i)) })
 }
 
 // objects are what makes one function reachable. Its limit is never reached, and costs what a limit costs.

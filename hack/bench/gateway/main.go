@@ -11,10 +11,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -26,7 +24,7 @@ type options struct {
 	rounds      int
 	duration    time.Duration
 	connections int
-	routes      []int
+	routes      measure.Sizes
 	sockets     int
 	page        string
 	ledger      string
@@ -35,27 +33,16 @@ type options struct {
 }
 
 func main() {
-	var o options
-	var routes string
+	o := options{routes: measure.Sizes{1, 1000, 10000}}
 	flag.IntVar(&o.rounds, "rounds", 7, "how often each proxy has its turn")
 	flag.DurationVar(&o.duration, "duration", 2*time.Second, "how long a turn is")
 	flag.IntVar(&o.connections, "connections", 64, "how many connections send requests")
-	flag.StringVar(&routes, "routes", "1,1000,10000", "numbers of functions, rising; requests are spread over all of them")
+	flag.Var(&o.routes, "routes", "numbers of functions, rising; requests are spread over all of them")
 	flag.IntVar(&o.sockets, "sockets", 1000, "how many idle WebSockets to hold")
 	flag.StringVar(&o.page, "page", "", "a page of documentation to put the tables into, between its marks; the plot goes beside it")
 	flag.StringVar(&o.ledger, "ledger-dsn-file", "", "file with the connection string of a PostgreSQL that has the ledger's tables; a gateway that writes to it is measured as well")
 	flag.Parse()
-	for text := range strings.SplitSeq(routes, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			fmt.Fprintf(os.Stderr, "-routes: %q is no number of functions\n", text)
-			os.Exit(2)
-		}
-		o.routes = append(o.routes, n)
-	}
-	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		o.load, _, _ = strings.Cut(string(text), " ")
-	}
+	o.load, _, _ = strings.Cut(measure.Load(), ",")
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, &o); err != nil {
@@ -72,10 +59,8 @@ func run(ctx context.Context, o *options) (err error) {
 	}
 	defer os.RemoveAll(dir)
 	_ = os.Chmod(dir, 0o755) // nginx's workers are another user
-	for _, program := range []string{"./gateway", "./hack/bench/gateway/bare", "./hack/bench/gateway/upstream"} {
-		if out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, filepath.Base(program)), program).CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w: %s", program, err, out)
-		}
+	if err := measure.Build(ctx, dir, "./gateway", "./hack/bench/gateway/bare", "./hack/bench/gateway/upstream"); err != nil {
+		return err
 	}
 	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"} {
 		_ = os.Setenv(name, dir) // where Caddy keeps what it thinks worth keeping
@@ -96,7 +81,7 @@ func run(ctx context.Context, o *options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, cluster.stop()) }()
+	defer func() { err = errors.Join(err, cluster.Stop()) }()
 
 	report := newReport(o)
 	if err := report.measureSockets(ctx, cluster, dir); err != nil {

@@ -30,12 +30,12 @@ type report struct {
 	added map[string][]added
 	// known and called are the gateway's memory by number of routes, before the first request and after the last; sockets is without and
 	// with WebSockets.
-	known, called map[int]use
-	sockets       [2]use
+	known, called map[int]measure.Weight
+	sockets       [2]measure.Weight
 }
 
 func newReport(o *options) *report {
-	return &report{options: o, turns: map[string]map[int][]turn{}, added: map[string][]added{}, known: map[int]use{}, called: map[int]use{}}
+	return &report{options: o, turns: map[string]map[int][]turn{}, added: map[string][]added{}, known: map[int]measure.Weight{}, called: map[int]measure.Weight{}}
 }
 
 // measureSockets measures what idle WebSockets take, with a gateway that has done nothing else.
@@ -54,7 +54,7 @@ func (r *report) measureSockets(ctx context.Context, c *cluster, dir string) err
 	if err := g.knows(ctx, 1); err != nil {
 		return err
 	}
-	if r.sockets[0], err = g.uses(ctx); err != nil {
+	if r.sockets[0], err = g.Weigh(ctx); err != nil {
 		return err
 	}
 	sockets, err := openSockets(g.address, path(0), r.options.sockets)
@@ -62,7 +62,7 @@ func (r *report) measureSockets(ctx context.Context, c *cluster, dir string) err
 		return err
 	}
 	defer closeSockets(sockets)
-	r.sockets[1], err = g.uses(ctx)
+	r.sockets[1], err = g.Weigh(ctx)
 	return err
 }
 
@@ -73,7 +73,7 @@ func (r *report) measure(ctx context.Context, g *gateway, proxies []*proxy, rout
 		requests[i] = request(path(i))
 	}
 	var err error
-	if r.known[routes], err = g.uses(ctx); err != nil {
+	if r.known[routes], err = g.Weigh(ctx); err != nil {
 		return err
 	}
 	// The first call of a function costs more than those after it, which are what is measured: its counters come into being.
@@ -90,7 +90,7 @@ func (r *report) measure(ctx context.Context, g *gateway, proxies []*proxy, rout
 		}
 		fmt.Fprintf(os.Stderr, "%d routes: round %d of %d\n", routes, round+1, r.options.rounds)
 	}
-	if r.called[routes], err = g.uses(ctx); err != nil {
+	if r.called[routes], err = g.Weigh(ctx); err != nil {
 		return err
 	}
 	if routes != r.options.routes[0] {

@@ -1,17 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"text/template"
 	"time"
 
@@ -91,10 +88,7 @@ func startProxy(ctx context.Context, name, address, program string, args ...stri
 }
 
 // gateway is the gateway as it is installed, with every default, outside of its pod.
-type gateway struct {
-	*proxy
-	admin string
-}
+type gateway struct{ *proxy }
 
 func startGateway(ctx context.Context, name, program, kubeconfig string, more ...string) (*gateway, error) {
 	var addresses [3]string
@@ -109,17 +103,19 @@ func startGateway(ctx context.Context, name, program, kubeconfig string, more ..
 	if err != nil {
 		return nil, err
 	}
-	return &gateway{proxy: p, admin: addresses[2]}, nil
+	p.Admin = addresses[2]
+	return &gateway{proxy: p}, nil
 }
 
 // knows waits until the gateway has so many routes, and has heard from the pod of the last.
 func (g *gateway) knows(ctx context.Context, functions int) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	for last := ""; ; {
-		metrics, err := g.get(ctx, "/metrics")
-		if err == nil && strings.Contains(metrics, fmt.Sprintf("\nsless_gateway_routes %d\n", functions)) {
-			if last, err = g.get(ctx, "/routes/"+userNamespace+"/"+functionName(functions-1)); err == nil && strings.Contains(last, `{"enabled":true,"revisions":{"r1":1}}`) {
+	for last := []byte(nil); ; {
+		metrics, err := g.Metrics(ctx)
+		if err == nil && int(metrics.Sum("sless_gateway_routes", "", "")) == functions {
+			last, err = g.Get(ctx, "/routes/"+userNamespace+"/"+functionName(functions-1))
+			if err == nil && bytes.Contains(last, []byte(`{"enabled":true,"revisions":{"r1":1}}`)) {
 				return nil
 			}
 		}
@@ -129,42 +125,4 @@ func (g *gateway) knows(ctx context.Context, functions int) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-}
-
-// use is the memory of the gateway: what is resident, and what of its heap is alive, both in bytes.
-type use struct{ resident, live int64 }
-
-// uses returns what memory the gateway uses after a collection.
-func (g *gateway) uses(ctx context.Context) (u use, err error) {
-	if _, err := g.get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
-		return u, err
-	}
-	metrics, err := g.get(ctx, "/metrics")
-	if err != nil {
-		return u, err
-	}
-	const name = "\ngo_memstats_heap_alloc_bytes "
-	_, rest, found := strings.Cut(metrics, name)
-	value, _, _ := strings.Cut(rest, "\n")
-	bytes, err := strconv.ParseFloat(value, 64)
-	if !found || err != nil {
-		return u, fmt.Errorf("no metric%s: %w", name, err)
-	}
-	u.live = int64(bytes)
-	u.resident, err = g.Memory()
-	return u, err
-}
-
-func (g *gateway) get(ctx context.Context, path string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.admin+path, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	return string(text), err
 }

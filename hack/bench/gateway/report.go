@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -31,10 +29,7 @@ func (r *report) publish() error {
 		return nil
 	}
 	tables.WriteString("\n![CPU-µs a request](gateway.svg)\n")
-	if err := measure.PutIntoPage(r.options.page, benchmark, tables.String()); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(filepath.Dir(r.options.page), "gateway.svg"), r.draw(), 0o644)
+	return measure.PutIntoPage(r.options.page, benchmark, tables.String(), r.draw())
 }
 
 // write writes the tables, in Markdown.
@@ -75,8 +70,8 @@ func (r *report) write(w io.Writer) {
 			measure.Median(of, func(a added) float64 { return a.p50 }), measure.Median(of, func(a added) float64 { return a.p99 }))
 	}
 	fmt.Fprint(w, "\n| the gateway's memory | resident MiB | live heap MiB |\n| --- | --: | --: |\n")
-	line := func(what string, u use) {
-		fmt.Fprintf(w, "| %s | %.1f | %.1f |\n", what, float64(u.resident)/mebibyte, float64(u.live)/mebibyte)
+	line := func(what string, of measure.Weight) {
+		fmt.Fprintf(w, "| %s | %.1f | %.1f |\n", what, float64(of.Resident)/mebibyte, float64(of.Live)/mebibyte)
 	}
 	if o.sockets > 0 {
 		line("1 route", r.sockets[0])

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -19,7 +17,7 @@ import (
 )
 
 type options struct {
-	sizes    []int
+	sizes    measure.Sizes
 	more     int
 	rest     time.Duration
 	page     string
@@ -27,21 +25,13 @@ type options struct {
 }
 
 func main() {
-	var o options
-	sizes := flag.String("sizes", "1000,5000,10000", "numbers of Functions, rising")
+	o := options{sizes: measure.Sizes{1000, 5000, 10000}}
+	flag.Var(&o.sizes, "sizes", "numbers of Functions, rising")
 	flag.IntVar(&o.more, "more", 20, "how many Functions are made one after the other beside each number, and on the empty cluster")
 	flag.DurationVar(&o.rest, "rest", 15*time.Second, "how long to look at an operator that has nothing to do")
 	flag.StringVar(&o.page, "page", "", "a page of documentation to put the tables into, between its marks; the plot goes beside it")
 	flag.StringVar(&o.profiles, "profiles", "", "a `folder` for profiles of the operator's and the gateway's processor time and memory at each number (default: none)")
 	flag.Parse()
-	for text := range strings.SplitSeq(*sizes, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || len(o.sizes) > 0 && n <= o.sizes[len(o.sizes)-1] {
-			fmt.Fprintf(os.Stderr, "-sizes: %q is no rising list of numbers\n", *sizes)
-			os.Exit(2)
-		}
-		o.sizes = append(o.sizes, n)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, &o); err != nil {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -45,7 +43,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 func each(d time.Duration, n int) float64 { return milliseconds(d) / float64(n) }
 
 // perFunction is what of the live heap is one Function's, in KiB.
-func perFunction(with, without weight, functions int) float64 {
+func perFunction(with, without measure.Weight, functions int) float64 {
 	return float64(with.Live-without.Live) / 1024 / float64(functions)
 }
 
@@ -58,10 +56,7 @@ func (r *report) publish(page string) error {
 		return nil
 	}
 	tables.WriteString("\n![What each Function costs, by how many there are](scale.svg)\n")
-	if err := measure.PutIntoPage(page, "hack/bench/scale", tables.String()); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(filepath.Dir(page), "scale.svg"), r.draw(), 0o644)
+	return measure.PutIntoPage(page, "hack/bench/scale", tables.String(), r.draw())
 }
 
 // write writes the tables, in Markdown.
@@ -83,7 +78,7 @@ func (r *report) write(w io.Writer) {
 			float64(s.Restart.Reads)/float64(s.Functions), s.Restart.Took.Seconds(), milliseconds(s.Rest.CPU)/s.Rest.Took.Seconds(), sum(s.Rest.Writes)+s.Rest.Reads)
 	})
 	table("Functions | operator, resident MiB | live MiB | live KiB for each | gateway, resident MiB | live MiB | live KiB for each", func(s step) {
-		weight := func(with, without weight) string {
+		weight := func(with, without measure.Weight) string {
 			return fmt.Sprintf("%.0f | %.1f | %.1f", float64(with.Resident)/mebibyte, float64(with.Live)/mebibyte, perFunction(with, without, s.Functions))
 		}
 		fmt.Fprintf(w, "| %d | %s | %s |\n", s.Functions, weight(s.Operator, r.empty.Operator), weight(s.Gateway, r.empty.Gateway))

@@ -61,11 +61,11 @@ func TestReport(t *testing.T) {
 			Making:  cost{Took: time.Minute, CPU: cpu, Writes: map[string]int{"patch functions/status": 9 * made}, Reads: made},
 			Restart: cost{Took: time.Second, CPU: cpu, Reads: functions}, Rest: cost{Took: time.Second},
 			OneMore: []time.Duration{time.Second, 3 * time.Second, 2 * time.Second},
-			weights: weights{Operator: weight{Resident: 100 << 20, Live: 50<<20 + int64(functions)*2048}, Gateway: weight{Live: 1 << 20}},
+			weights: weights{Operator: measure.Weight{Resident: 100 << 20, Live: 50<<20 + int64(functions)*2048}, Gateway: measure.Weight{Live: 1 << 20}},
 		}
 	}
 	r := &report{
-		alone: []time.Duration{time.Second}, empty: weights{Operator: weight{Live: 50 << 20}},
+		alone: []time.Duration{time.Second}, empty: weights{Operator: measure.Weight{Live: 50 << 20}},
 		steps: []step{one(1000, 1000, 20*time.Second), one(3000, 2000, 60*time.Second)},
 	}
 	for range 2 {

@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,10 +49,7 @@ type cost struct {
 }
 
 // weights are what the two programs weigh.
-type weights struct{ Operator, Gateway weight }
-
-// weight is the memory of a program, in bytes: what is resident, and what of its heap is alive after a collection.
-type weight struct{ Resident, Live int64 }
+type weights struct{ Operator, Gateway measure.Weight }
 
 // step makes Functions until there are so many, and measures.
 func (w *world) step(ctx context.Context, o *options, size int) (s step, err error) {
@@ -63,8 +57,8 @@ func (w *world) step(ctx context.Context, o *options, size int) (s step, err err
 	var profiling sync.WaitGroup
 	defer profiling.Wait()
 	if o.profiles != "" {
-		for _, p := range []*program{w.operator, w.gateway} {
-			profiling.Go(func() { p.keepProfile(ctx, o.profiles, fmt.Sprintf("%s-%d-cpu", p.Name, size), "profile?seconds=30") })
+		for _, p := range []*measure.Process{w.operator, w.gateway} {
+			profiling.Go(func() { keepProfile(ctx, p, o.profiles, fmt.Sprintf("%s-%d-cpu", p.Name, size), "profile?seconds=30") })
 		}
 	}
 	gateway, err := w.gateway.CPU()
@@ -86,8 +80,8 @@ func (w *world) step(ctx context.Context, o *options, size int) (s step, err err
 		return s, err
 	}
 	if o.profiles != "" {
-		for _, p := range []*program{w.operator, w.gateway} {
-			p.keepProfile(ctx, o.profiles, fmt.Sprintf("%s-%d-heap", p.Name, size), "heap")
+		for _, p := range []*measure.Process{w.operator, w.gateway} {
+			keepProfile(ctx, p, o.profiles, fmt.Sprintf("%s-%d-heap", p.Name, size), "heap")
 		}
 	}
 	if s.Restart, err = w.restart(ctx, size); err != nil {
@@ -102,31 +96,9 @@ func (w *world) grow(ctx context.Context, size int) error {
 	if err := w.makeNamespaces(ctx); err != nil {
 		return err
 	}
-	next := make(chan int)
-	failed := make(chan error, writers)
-	var all sync.WaitGroup
-	for range writers {
-		all.Go(func() {
-			for i := range next {
-				if err := w.create(ctx, objects(i%namespaces, fmt.Sprintf("function-%d", i))...); err != nil {
-					failed <- err
-					return
-				}
-			}
-		})
-	}
-	err := func() error {
-		defer all.Wait()
-		defer close(next)
-		for ; w.functions < size; w.functions++ {
-			select {
-			case next <- w.functions:
-			case err := <-failed:
-				return err
-			}
-		}
-		return nil
-	}()
+	first := w.functions
+	w.functions = max(first, size)
+	err := w.plane.CreateEach(ctx, first, size, writers, func(i int) []client.Object { return objects(i%namespaces, fmt.Sprintf("function-%d", i)) })
 	if err != nil {
 		return err
 	}
@@ -156,8 +128,8 @@ func (w *world) restart(ctx context.Context, size int) (cost, error) {
 	if c.Writes, err = w.audit.writes(); err != nil {
 		return c, err
 	}
-	metrics, err := w.operator.metrics(ctx)
-	c.Reads = metrics.reads()
+	metrics, err := w.operator.Metrics(ctx)
+	c.Reads = reads(metrics)
 	return c, err
 }
 
@@ -170,7 +142,7 @@ func (w *world) oneMore(ctx context.Context, n int) ([]time.Duration, error) {
 	for i := range n + 1 {
 		made := objects(0, fmt.Sprintf("more-%d", w.functions))
 		begin := time.Now()
-		if err := w.create(ctx, made...); err != nil {
+		if err := w.plane.Create(ctx, made...); err != nil {
 			return nil, err
 		}
 		w.functions++
@@ -205,17 +177,8 @@ func (w *world) makeNamespaces(ctx context.Context) error {
 		return nil
 	}
 	for i := range namespaces {
-		if err := w.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("bench-%d", i)}}); err != nil {
+		if err := w.plane.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("bench-%d", i)}}); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-func (w *world) create(ctx context.Context, objects ...client.Object) error {
-	for _, object := range objects {
-		if err := w.client.Create(ctx, object); err != nil {
-			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
 		}
 	}
 	return nil
@@ -226,7 +189,7 @@ func (w *world) costOf(ctx context.Context, do func() error) (c cost, err error)
 	if _, err := w.audit.writes(); err != nil {
 		return c, err
 	}
-	before, err := w.operator.metrics(ctx)
+	before, err := w.operator.Metrics(ctx)
 	if err != nil {
 		return c, err
 	}
@@ -246,8 +209,8 @@ func (w *world) costOf(ctx context.Context, do func() error) (c cost, err error)
 	if c.Writes, err = w.audit.writes(); err != nil {
 		return c, err
 	}
-	after, err := w.operator.metrics(ctx)
-	c.Reads = after.reads() - before.reads()
+	after, err := w.operator.Metrics(ctx)
+	c.Reads = reads(after) - reads(before)
 	return c, err
 }
 
@@ -257,12 +220,12 @@ func (w *world) quiet(ctx context.Context, passes int) error {
 	defer cancel()
 	last, since := -1.0, time.Now()
 	for {
-		metrics, err := w.operator.metrics(ctx)
+		metrics, err := w.operator.Metrics(ctx)
 		if err != nil {
 			return err
 		}
-		done := metrics.sum("controller_runtime_reconcile_total", "", "")
-		busy := metrics.sum("workqueue_depth", "", "") + metrics.sum("controller_runtime_active_workers", "", "")
+		done := metrics.Sum("controller_runtime_reconcile_total", "", "")
+		busy := metrics.Sum("workqueue_depth", "", "") + metrics.Sum("controller_runtime_active_workers", "", "")
 		if done != last || busy > 0 || int(done) < passes {
 			last, since = done, time.Now()
 		}
@@ -277,75 +240,24 @@ func (w *world) quiet(ctx context.Context, passes int) error {
 
 // weigh asks the two programs for their memory.
 func (w *world) weigh(ctx context.Context) (all weights, err error) {
-	if all.Operator, err = w.operator.weigh(ctx); err != nil {
+	if all.Operator, err = w.operator.Weigh(ctx); err != nil {
 		return all, err
 	}
-	all.Gateway, err = w.gateway.weigh(ctx)
+	all.Gateway, err = w.gateway.Weigh(ctx)
 	return all, err
 }
 
-func (p *program) weigh(ctx context.Context) (weight, error) {
-	response, err := p.get(ctx, "/debug/pprof/heap?gc=1")
-	if err != nil {
-		return weight{}, err
-	}
-	response.Body.Close()
-	metrics, err := p.metrics(ctx)
-	if err != nil {
-		return weight{}, err
-	}
-	resident, err := p.Memory()
-	return weight{Resident: resident, Live: int64(metrics.sum("go_memstats_heap_alloc_bytes", "", ""))}, err
-}
-
-// metrics are what a program counts.
-type metrics map[string]*dto.MetricFamily
-
-func (p *program) metrics(ctx context.Context) (metrics, error) {
-	response, err := p.get(ctx, "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	return parser.TextToMetricFamilies(response.Body)
-}
-
-func (m metrics) reads() int { return int(m.sum("rest_client_requests_total", "method", "GET")) }
-
-// sum adds up a metric, or those of its series that have a label.
-func (m metrics) sum(name, label, value string) (sum float64) {
-	for _, metric := range m[name].GetMetric() {
-		is := label == ""
-		for _, pair := range metric.GetLabel() {
-			is = is || pair.GetName() == label && pair.GetValue() == value
-		}
-		if is {
-			sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
-		}
-	}
-	return sum
+// reads are a program's requests to the API server to read something.
+func reads(metrics measure.Metrics) int {
+	return int(metrics.Sum("rest_client_requests_total", "method", "GET"))
 }
 
 // keepProfile writes a profile into a folder. A profile that can't be had is told of, and is no reason to end.
-func (p *program) keepProfile(ctx context.Context, folder, name, what string) {
-	err := func() error {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return err
-		}
-		response, err := p.get(ctx, "/debug/pprof/"+what)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		file, err := os.Create(filepath.Join(folder, name))
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		_, err = io.Copy(file, response.Body)
-		return err
-	}()
+func keepProfile(ctx context.Context, p *measure.Process, folder, name, what string) {
+	profile, err := p.Get(ctx, "/debug/pprof/"+what)
+	if err == nil {
+		err = errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, name), profile, 0o644))
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "profile", name+":", err)
 	}

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -14,43 +12,29 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/naeel/sless/api/v1alpha1"
 	"github.com/naeel/sless/hack/internal/measure"
+	"github.com/naeel/sless/hack/internal/plane"
 )
 
 // world is a control plane without nodes, a registry in this process, and the operator and the gateway as they are installed: with their own rights.
 type world struct {
-	dir         string
-	programs    string // where Kubernetes' are
-	environment *envtest.Environment
-	client      client.Client
-	watched     *watched
-	audit       *audit
-	functions   int // made so far
+	dir       string
+	plane     *plane.Plane
+	watched   *watched
+	audit     *audit
+	functions int // made so far
 
-	controllers, gateway, operator *program
+	controllers, gateway, operator *measure.Process
 	registry                       *httptest.Server
 	stopWatching                   context.CancelFunc
-}
-
-// program is one of sless's, or of those around it.
-type program struct {
-	*measure.Process
-	admin string // the address of its metrics and profiles
 }
 
 const (
@@ -63,19 +47,13 @@ const (
 
 // newWorld starts it. What it returns is to be ended also when there is an error.
 func newWorld(ctx context.Context) (*world, error) {
-	ctrllog.SetLogger(logr.Discard())
-	w := &world{programs: os.Getenv("KUBEBUILDER_ASSETS")}
-	if w.programs == "" {
-		w.programs = filepath.Join(".dev", "bin")
-	}
+	w := &world{}
 	var err error
 	if w.dir, err = os.MkdirTemp("", "sless-bench-"); err != nil {
 		return w, err
 	}
-	for _, program := range []string{"operator", "gateway"} {
-		if out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(w.dir, program), "./"+program).CombinedOutput(); err != nil {
-			return w, fmt.Errorf("build %s: %w: %s", program, err, out)
-		}
+	if err := measure.Build(ctx, w.dir, "./operator", "./gateway"); err != nil {
+		return w, err
 	}
 	for _, start := range []func(context.Context) error{w.startCluster, w.startControllers, w.startRegistry, w.startOperator, w.startGateway} {
 		if err := start(ctx); err != nil {
@@ -86,7 +64,7 @@ func newWorld(ctx context.Context) (*world, error) {
 }
 
 func (w *world) end() {
-	for _, p := range []*program{w.gateway, w.operator, w.controllers} {
+	for _, p := range []*measure.Process{w.gateway, w.operator, w.controllers} {
 		if p != nil {
 			p.Stop()
 		}
@@ -97,8 +75,8 @@ func (w *world) end() {
 	if w.stopWatching != nil {
 		w.stopWatching()
 	}
-	if w.environment != nil {
-		if err := w.environment.Stop(); err != nil {
+	if w.plane != nil {
+		if err := w.plane.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "end the API server:", err)
 		}
 	}
@@ -107,44 +85,29 @@ func (w *world) end() {
 
 // startCluster starts an API server with sless's kinds, policies and roles, that writes down what the operator asks it to change.
 func (w *world) startCluster(ctx context.Context) error {
-	w.environment = &envtest.Environment{
-		BinaryAssetsDirectory: w.programs, CRDDirectoryPaths: []string{filepath.Join("config", "crd")}, ErrorIfCRDPathMissing: true,
-		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
-	}
 	var err error
 	if w.audit, err = newAudit(w.dir); err != nil {
 		return err
 	}
-	w.environment.ControlPlane.GetAPIServer().Configure().
+	p := plane.New()
+	p.Environment.ControlPlane.GetAPIServer().Configure().
 		Set("service-cluster-ip-range", "10.0.0.0/16").
 		Set("audit-policy-file", w.audit.policy).
 		Set("audit-log-path", w.audit.log)
-	config, err := w.startPlane()
-	if err != nil {
-		w.environment = nil
-		return fmt.Errorf("start an API server (make kubernetes builds it): %w", err)
-	}
-	config.QPS = -1
-	if err := os.WriteFile(w.file("admin"), w.environment.KubeConfig, 0o600); err != nil {
+	if err := startRarelyCollecting(p, w.file("admin")); err != nil {
 		return err
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return err
-	}
-	if w.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		return err
-	}
+	w.plane = p
 	for _, what := range [][]string{
 		{"-f", filepath.Join("config", "base", "namespaces.yaml")}, {"-k", filepath.Join("config", "rbac")}, {"-k", filepath.Join("config", "admission")},
 	} {
 		args := append([]string{"--kubeconfig", w.file("admin"), "apply", "--server-side"}, what...)
-		if out, err := exec.CommandContext(ctx, filepath.Join(w.programs, "kubectl"), args...).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(ctx, filepath.Join(p.Programs, "kubectl"), args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("kubectl apply %v: %w: %s", what, err, out)
 		}
 	}
 	for file, account := range map[string]string{"operator.kubeconfig": operatorAccount, "gateway.kubeconfig": gatewayAccount} {
-		user, err := w.environment.AddUser(envtest.User{Name: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:sless-system"}}, nil)
+		user, err := p.Environment.AddUser(envtest.User{Name: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:sless-system"}}, nil)
 		if err != nil {
 			return err
 		}
@@ -158,33 +121,29 @@ func (w *world) startCluster(ctx context.Context) error {
 	}
 	watching, stop := context.WithCancel(ctx)
 	w.stopWatching = stop
-	w.watched, err = watch(watching, config, scheme)
+	w.watched, err = watch(watching, p.Environment.Config, p.Client.Scheme())
 	return err
 }
 
-// startPlane starts etcd and the API server, which collect garbage less often than they would: nothing is said about what they need, and
-// they need most of the machine.
-func (w *world) startPlane() (*rest.Config, error) {
+// startRarelyCollecting starts etcd and the API server, which collect garbage less often than they would: nothing is said about what they need,
+// and they need most of the machine.
+func startRarelyCollecting(p *plane.Plane, kubeconfig string) error {
 	const name = "GOGC"
 	if _, set := os.LookupEnv(name); !set {
 		_ = os.Setenv(name, "400")
 		defer os.Unsetenv(name)
 	}
-	return w.environment.Start()
+	return p.Start(kubeconfig)
 }
 
 func (w *world) file(name string) string { return filepath.Join(w.dir, name) }
 
 // startControllers starts those of Kubernetes' controllers that look at what the operator makes.
-func (w *world) startControllers(context.Context) error {
-	p, err := measure.Start("kube-controller-manager", filepath.Join(w.programs, "kube-controller-manager"), "--kubeconfig="+w.file("admin"),
+func (w *world) startControllers(context.Context) (err error) {
+	w.controllers, err = measure.Start("kube-controller-manager", filepath.Join(w.plane.Programs, "kube-controller-manager"), "--kubeconfig="+w.file("admin"),
 		"--controllers=deployment-controller,replicaset-controller,endpointslice-controller,namespace-controller",
 		"--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=1000")
-	if err != nil {
-		return err
-	}
-	w.controllers = &program{Process: p}
-	return nil
+	return err
 }
 
 // startRegistry starts a registry in this process, with an image in it that looks like a runtime.
@@ -277,7 +236,7 @@ func (w *world) startGateway(ctx context.Context) error {
 }
 
 // start starts one of sless's programs and waits until its admin address answers.
-func (w *world) start(ctx context.Context, name string, args func(admin string) []string) (*program, error) {
+func (w *world) start(ctx context.Context, name string, args func(admin string) []string) (*measure.Process, error) {
 	admin, err := measure.FreeAddress()
 	if err != nil {
 		return nil, err
@@ -286,23 +245,6 @@ func (w *world) start(ctx context.Context, name string, args func(admin string) 
 	if err != nil {
 		return nil, err
 	}
-	p := &program{Process: started, admin: admin}
-	return p, started.Reachable(ctx, admin)
-}
-
-// get reads what an admin address has below a path.
-func (p *program) get(ctx context.Context, path string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Name, err)
-	}
-	if response.StatusCode != http.StatusOK {
-		response.Body.Close()
-		return nil, fmt.Errorf("%s: %s: %s", p.Name, path, strings.ToLower(response.Status))
-	}
-	return response, nil
+	started.Admin = admin
+	return started, started.Reachable(ctx, admin)
 }

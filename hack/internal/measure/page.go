@@ -3,6 +3,8 @@ package measure
 import (
 	"fmt"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,8 +15,9 @@ func Mark(benchmark string) string { return "<!-- what " + benchmark + " measure
 
 const ends = "<!-- end -->\n"
 
-// PutIntoPage replaces what a page has between a benchmark's marks. It fails when the page has none.
-func PutIntoPage(page, benchmark, tables string) error {
+// PutIntoPage replaces what a page has between a benchmark's marks, and puts the plot beside it, under the name of the benchmark's folder. It
+// fails when the page has no marks.
+func PutIntoPage(page, benchmark, tables string, plot []byte) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
@@ -25,7 +28,10 @@ func PutIntoPage(page, benchmark, tables string) error {
 	if !found || !ended {
 		return fmt.Errorf("%s has no place for the tables: a line %q and a line %q after it", page, strings.TrimSpace(begins), strings.TrimSpace(ends))
 	}
-	return os.WriteFile(page, []byte(before+begins+tables+ends+after), 0o644)
+	if err := os.WriteFile(page, []byte(before+begins+tables+ends+after), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(filepath.Dir(page), path.Base(benchmark)+".svg"), plot, 0o644)
 }
 
 // Load returns the machine's load average of the last minute and of the last five, as Linux gives it.

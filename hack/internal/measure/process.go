@@ -20,9 +20,21 @@ import (
 type Process struct {
 	// Name is what errors call it.
 	Name string
+	// Admin is the address of its metrics and profiles, if it has one; who starts it sets it.
+	Admin string
 
 	cmd *exec.Cmd
 	log bytes.Buffer
+}
+
+// Build builds commands of this repository into a folder, each under the name of its own folder.
+func Build(ctx context.Context, into string, commands ...string) error {
+	for _, command := range commands {
+		if out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(into, filepath.Base(command)), command).CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w: %s", command, err, out)
+		}
+	}
+	return nil
 }
 
 // Start starts a program. name is what errors call it.
