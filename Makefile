@@ -46,7 +46,7 @@ release: images ## what a release ships, in dist: images, manifests, chart, SBOM
 test: kubernetes ## test everything, unit to end-to-end; brings the cluster up
 	@hack/test.sh core
 
-test-all: kubernetes ## the same, and what takes long: the other builder, OpenTofu, fuzzing
+test-all: kubernetes ## the same, and what takes long: the other builder, OpenTofu, fuzzing, clusters of one's own
 	@hack/test.sh all
 
 bench: kubernetes ## measure what must stay fast; brings the cluster up

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
@@ -10,8 +11,41 @@ import (
 	"github.com/naeel/sless/api/v1alpha1"
 )
 
-// An install of another version gives every program other pods, all at once; so does going back. Functions and the API are served all the while. The
-// other version is the same code under another mark: what a version may change beside that has tests of its own.
+// edition is a version of sless that can be installed.
+type edition struct {
+	name string
+	// install returns when all of it runs.
+	install func(t *testing.T)
+}
+
+// editions are the one to upgrade to and the one before, to go back to. They are installed by the commands of SLESS_TEST_UPGRADE and
+// SLESS_TEST_DOWNGRADE, as hack/upgrade.sh gives them; else both are the code that runs, under a mark and without it.
+func editions() []edition {
+	if upgrade, downgrade := os.Getenv("SLESS_TEST_UPGRADE"), os.Getenv("SLESS_TEST_DOWNGRADE"); upgrade != "" && downgrade != "" {
+		return []edition{
+			{"next", func(t *testing.T) { shell(t, ".", upgrade) }},
+			{"previous", func(t *testing.T) { shell(t, ".", downgrade) }},
+		}
+	}
+	return []edition{
+		{"marked", func(t *testing.T) { markPrograms(t, `"next"`) }},
+		{"unmarked", func(t *testing.T) { markPrograms(t, "null") }},
+	}
+}
+
+// markPrograms gives every program other pods, all at once.
+func markPrograms(t *testing.T, mark string) {
+	t.Helper()
+	for _, program := range programs {
+		kubectl(t, "", "patch", "deployment", program, "-n", names.SystemNamespace, "--type=merge", "-p",
+			fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"sless.io/test-version":%s}}}}}`, mark))
+	}
+	for _, program := range programs {
+		kubectl(t, "", "rollout", "status", "deployment/"+program, "-n", names.SystemNamespace, "--timeout=5m")
+	}
+}
+
+// Functions and the API are served while another version is installed, and while the one before is again.
 func TestUpgradeAndBack(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -25,20 +59,17 @@ func TestUpgradeAndBack(t *testing.T) {
 		startRequests(t, &requests{name: "POST to a function", method: http.MethodPost, url: steady}, 10),
 		startRequests(t, &requests{name: "GET of the API", method: http.MethodGet, url: apiserver() + "/v1/namespaces/" + namespace + "/functions/steady", token: token}, 5),
 	}
-	for _, version := range []string{`"next"`, "null"} {
+	for _, edition := range editions() {
 		began := time.Now()
-		for _, program := range programs {
-			kubectl(t, "", "patch", "deployment", program, "-n", names.SystemNamespace, "--type=merge", "-p",
-				fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"sless.io/test-version":%s}}}}}`, version))
-		}
-		for _, program := range programs {
-			kubectl(t, "", "rollout", "status", "deployment/"+program, "-n", names.SystemNamespace, "--timeout=5m")
-		}
-		t.Logf("version %s runs after %s", version, time.Since(began).Round(time.Second))
+		edition.install(t)
+		t.Logf("the %s version runs after %s", edition.name, time.Since(began).Round(time.Second))
 		// The new operator works, and the new gateways are told.
-		apply(t, namespace, python("after", fmt.Sprintf("def handle(event):\n    return 'built under %%s' %% %q\n", version))+httpTrigger("after"))
+		apply(t, namespace, python("after", fmt.Sprintf("def handle(event):\n    return 'built under %s'\n", edition.name))+httpTrigger("after"))
 		waitFunction(t, namespace, "after", "True", v1alpha1.ReasonReady)
-		mustCall(t, "GET", namespace, "after", "", "", 200)
+		if got := mustCall(t, "GET", namespace, "after", "", "", 200).body; got != "built under "+edition.name {
+			t.Errorf("the function answers %q", got)
+		}
+		waitFunction(t, namespace, "steady", "True", v1alpha1.ReasonReady)
 	}
 	for _, load := range loads {
 		load.judge(t)
