@@ -25,6 +25,7 @@ answers() {
 }
 
 say 'a bare cluster'
+make kubernetes
 bin/cluster down
 bin/cluster start
 bin/cluster images

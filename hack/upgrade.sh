@@ -9,6 +9,7 @@ previous=$(git rev-parse --verify "${1:-$(git describe --tags --abbrev=0 2>/dev/
 next=$(git rev-parse HEAD)
 unset KUBECONFIG SLESS_REPO
 
+make kubernetes
 work=$(mktemp -d)
 tree=$work/sless
 git clone --quiet . "$tree"
