@@ -69,7 +69,7 @@ kubectl -n sless-system rollout status deployment/operator deployment/gateway de
 say 'docs/install.md: removing it, then Helm'
 kubectl delete functions,triggers,functionjobs --all --all-namespaces
 kubectl delete -k production
-(cd "$root/hack/release" && GOWORK=off go build -o "$work/programs/helm" helm.sh/helm/v4/cmd/helm)
+GOWORK=off go build -C "$root/hack/release" -o "$work/programs/helm" helm.sh/helm/v4/cmd/helm
 {
 	printf 'images: {operator: "%s", gateway: "%s", apiserver: "%s"}\nconfig:\n' "$OPERATOR_IMAGE" "$GATEWAY_IMAGE" "$APISERVER_IMAGE"
 	sed 's/^/  /' production/config.yaml
