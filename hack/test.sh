@@ -31,14 +31,15 @@ step() {
 	results+=("$result in $((SECONDS - start)) s")
 }
 
-# complaints prints what the failed tests of a log of go test said themselves: a test's lines follow its name with -v, and its verdict without.
+# complaints prints what each failed test of a log of go test said first. A test's lines follow its name with -v, and its verdict without.
 complaints() {
 	awk '
 		$1 == "===" { name = $3; next }
 		/^ *--- (PASS|FAIL|SKIP): / { name = $3; if ($2 == "FAIL:") failed[name] = 1; next }
 		/^(ok|FAIL|PASS)/ { name = "" }
-		/^ +[A-Za-z0-9_]+\.go:[0-9]+: / { said[++n] = name "\t" $0 }
-		END { for (i = 1; i <= n; i++) { split(said[i], s, "\t"); if (failed[s[1]]) print substr(said[i], 1, 1000) } }
+		/^ +[A-Za-z0-9_]+\.go:[0-9]+: / { said[++n] = name "\t" $0; line = NR }
+		/^        [^ ]/ && NR == line + 1 { said[n] = said[n] "\n" $0 }
+		END { for (i = 1; i <= n; i++) { split(said[i], s, "\t"); if (failed[s[1]] && count[s[1]]++ < 5) print substr(said[i], 1, 1000) } }
 	' "$1"
 }
 
