@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 root=$PWD
 export SLESS_REPO=$root PATH=$root/.dev/bin:$PATH
 unset KUBECONFIG
+# As make has it: one kind of Go build, one cache.
+export CGO_ENABLED=0 GOFLAGS=-trimpath
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 previous=$(git rev-parse --verify "${1:-$(git describe --tags --abbrev=0 2>/dev/null || echo HEAD~20)}^{commit}")
 next=$(git rev-parse HEAD)
 unset KUBECONFIG SLESS_REPO
+export CGO_ENABLED=0 GOFLAGS=-trimpath
 
 make kubernetes
 work=$(mktemp -d)
