@@ -148,6 +148,8 @@ const (
 	tidySweeps = 30
 	// cleanUpFor is how long taking something away may take.
 	cleanUpFor = 30 * time.Second
+	// farewell is how long it may take when the process is told to go.
+	farewell = 10 * time.Second
 )
 
 // Events implements Builder.
@@ -222,7 +224,11 @@ const (
 func (s *Service) start(owner Owner, key string, run func(*work)) *work {
 	previous := s.works[owner]
 	w := &work{owner: owner, key: key, done: make(chan struct{})}
-	w.ctx, w.cancel = context.WithCancel(s.ctx)
+	life := s.ctx
+	if key == removal {
+		life = context.WithoutCancel(life) // see remove
+	}
+	w.ctx, w.cancel = context.WithCancel(life)
 	s.works[owner] = w
 	delete(s.retained, owner) // what is pushed now was not asked about
 	pruned := s.pruning[owner]
@@ -263,17 +269,21 @@ func (s *Service) ended(w *work) {
 	}
 }
 
-// remove deletes a function's images, trying for a while: a registry that is away longer keeps them.
+// remove deletes a function's images, trying for a while: a registry that is away longer keeps them. A process that is told to go brings it to
+// its end, unless that takes long: the Function is gone, and the next process does not hear of it.
 func (s *Service) remove(w *work, last bool) {
 	const attempts = 8
+	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, func() { time.AfterFunc(farewell, cancel) })()
 	for n := range attempts {
-		ctx, cancel := context.WithTimeout(w.ctx, cleanUpFor)
-		err := s.steps.forget(ctx, w.owner, last && s.alone(w))
-		cancel()
+		once, done := context.WithTimeout(ctx, cleanUpFor)
+		err := s.steps.forget(once, w.owner, last && s.alone(w))
+		done()
 		if err == nil || s.keepsAll(err) {
 			return
 		}
-		if !sleep(w.ctx, backoff(n, time.Second, time.Minute)) {
+		if !sleep(ctx, backoff(n, time.Second, time.Minute)) {
 			return
 		}
 	}

@@ -315,7 +315,7 @@ func TestRemoveWaitsAndIsWaitedFor(t *testing.T) {
 		if state := after(s, 5*w.slow, r); state.Phase != Done {
 			t.Errorf("got %+v", state)
 		}
-		want := []string{"attempt hello v1", "cut short hello v1", "forget hello false", "attempt hello v1"}
+		want := []string{"attempt hello v1", "cut short hello v1", "forget hello false", "cut short forget hello", "attempt hello v1"}
 		if !slices.Equal(w.log, want) {
 			t.Errorf("got %q, want %q", w.log, want)
 		}
@@ -345,6 +345,30 @@ func TestRemoveIsTriedForAWhile(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The process is told to go a moment after the Function is gone.
+func TestRemoveComesToItsEndBeforeTheProcessDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, test := range []struct {
+			slow, lasts time.Duration
+			want        []string
+		}{
+			{time.Second, time.Second, []string{"forget hello false"}},
+			{time.Minute, farewell, []string{"forget hello false", "cut short forget hello"}},
+		} {
+			w := newWorld()
+			w.slow = test.slow
+			s, end := begin(t, w, 4)
+			s.Remove(Owner{"ns", "hello"}, false)
+			synctest.Wait()
+			told := time.Now()
+			end()
+			if lasted := time.Since(told); lasted != test.lasts || !slices.Equal(w.log, test.want) {
+				t.Errorf("after %s: %q, want %q after %s", lasted, w.log, test.want, test.lasts)
+			}
+		}
+	})
 }
 
 func TestRemoveOfTheLastKeepsWhatAnotherNeeds(t *testing.T) {

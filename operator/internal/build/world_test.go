@@ -113,6 +113,7 @@ func (w *world) job(request Request, key, installer string) *install.Spec {
 func (w *world) forget(ctx context.Context, owner Owner, last bool) error {
 	w.note("forget %s %v", owner.Name, last)
 	if !sleep(ctx, w.slow) {
+		w.note("cut short forget %s", owner.Name)
 		return ctx.Err()
 	}
 	return w.forgetErr
