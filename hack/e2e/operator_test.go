@@ -32,7 +32,7 @@ func TestOperatorDiesInABuild(t *testing.T) {
 			client.MatchingLabels{"app.kubernetes.io/name": "operator"}, client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
 		}
-		kubectl(t, "", "rollout", "status", "deployment/operator", "-n", names.SystemNamespace, "--timeout=3m")
+		rolledOut(t, "operator")
 	}
 	f := waitFunction(t, namespace, "interrupted", "True", v1alpha1.ReasonReady)
 	if got := mustCall(t, "GET", namespace, "interrupted", "", "", 200); got.body != "xn--knigsgchen-b4a3dun" {

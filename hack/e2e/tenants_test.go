@@ -191,8 +191,8 @@ func TestSecretsStayWithTheirTenant(t *testing.T) {
 	if status := kubectl(t, "", "get", "function", "f", "-n", namespace, "-o", "yaml"); strings.Contains(status, hidden) {
 		t.Errorf("the Function shows it:\n%s", status)
 	}
-	for _, program := range []string{"operator", "gateway", "apiserver"} {
-		log := kubectl(t, "", "logs", "-n", names.SystemNamespace, "deployment/"+program, "--all-pods", "--since=10m")
+	for _, program := range programs {
+		log := programLogs(t, program)
 		if strings.Contains(log, hidden) || strings.Contains(log, sent) {
 			t.Errorf("the log of the %s has what the tenant hides or sends", program)
 		}

@@ -173,8 +173,7 @@ func useRuntime(t *testing.T, runtime, image string) {
 	}
 	entry := fmt.Sprintf("- {name: %s, language: python, image: %q} # %s\n", runtime, image, runtime)
 	eventually(t, "change the catalogue", func() error { return setCatalogue(t.Context(), entry) })
-	kubectl(t, "", "rollout", "restart", "deployment/operator", "-n", names.SystemNamespace)
-	kubectl(t, "", "rollout", "status", "deployment/operator", "-n", names.SystemNamespace, "--timeout=3m")
+	restart(t, "operator")
 	t.Cleanup(func() {
 		if err := setCatalogue(context.Background(), ""); err != nil {
 			t.Errorf("take the runtime out of the catalogue: %v", err)
