@@ -27,8 +27,9 @@ import (
 	"github.com/naeel/sless/ledger"
 )
 
-// goneDelay is how long requests are still taken after SIGTERM, until no Service sends any more.
-const goneDelay = 3 * time.Second
+// goneDelay is how long requests are still taken after SIGTERM, until no Service sends any more: a node changes its rules once a second, and later
+// when it is busy.
+const goneDelay = 5 * time.Second
 
 // Service is the apiserver, put together.
 type Service struct {

@@ -61,7 +61,7 @@ func parse(args []string) (*options, error) {
 	f.DurationVar(&o.bodyTimeout, "body-timeout", time.Minute, "how long a caller may send nothing of a body that it owes")
 	f.DurationVar(&o.idleTimeout, "idle-timeout", 3*time.Minute, "how long a caller's connection may be without a request; longer than a proxy in front keeps it")
 	f.DurationVar(&o.waitTimeout, "wait-timeout", 10*time.Second, "how long a request may wait for a free pod")
-	f.DurationVar(&o.drainDelay, "drain-delay", 3*time.Second, "how long to go on serving after SIGTERM, until nobody sends requests here any more")
+	f.DurationVar(&o.drainDelay, "drain-delay", 5*time.Second, "how long to go on serving after SIGTERM, until nobody sends requests here any more")
 	f.DurationVar(&o.drainTimeout, "drain-timeout", 80*time.Second, "how long requests may then take to end")
 	f.StringVar(&o.accessLog, "access-log", string(proxy.LogAll), "requests that get a log line: all, errors or off")
 	f.BoolVar(&o.serverTiming, "server-timing", false, "put a header Server-Timing on answers, which says where the time went")
