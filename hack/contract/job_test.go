@@ -83,7 +83,7 @@ func TestJobFails(t *testing.T) {
 			{`{"do":"value","name":"no-json"}`, "", "no JSON"},
 			{`{"do":"exit"}`, "", "exit code 3"},
 			{`{"do`, "", "no JSON"},
-			{hang, "SLESS_TIMEOUT_SECONDS=2", "time-out of 2 s"},
+			{hang, "SLESS_TIMEOUT_SECONDS=4", "time-out of 4 s"},
 			{`{}`, "SLESS_ENTRYPOINT=kit.nothing", "kit" + r.ending + " has no function nothing"},
 			{`{}`, "SLESS_EVENT_FILE=/nowhere/event.json", "/nowhere/event.json"},
 		} {

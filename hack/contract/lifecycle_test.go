@@ -221,8 +221,6 @@ func TestStopDrains(t *testing.T) {
 		if code := s.exit(t); code != 0 {
 			t.Errorf("exit code %d, want 0", code)
 		}
-		if left := s.workers(t); len(left) > 0 {
-			t.Errorf("processes left behind: %v", left)
-		}
+		eventually(t, "no process is left behind", func() bool { return len(s.workers(t)) == 0 })
 	})
 }
