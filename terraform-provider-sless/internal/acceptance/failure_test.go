@@ -227,9 +227,7 @@ func TestServerAway(t *testing.T) {
 	w.code("one")
 	w.write("main.tf", hello())
 	w.apply()
-	away := httptest.NewServer(http.NotFoundHandler())
-	away.Close()
-	w.env = []string{"SLESS_ENDPOINT=" + away.URL}
+	w.env = []string{"SLESS_ENDPOINT=http://127.0.0.1:1"} // where nobody ever listens
 	out, code := w.run("plan")
 	if code != 1 || !strings.Contains(out, "The API can't be reached") || !strings.Contains(out, "connection refused") {
 		t.Errorf("exit code %d:\n%s", code, out)

@@ -90,7 +90,7 @@ func TestFunctionFromFolder(t *testing.T) {
 	w.wantNoChanges()
 
 	// Deleted behind its back.
-	w.kubectl("-n", w.namespace, "delete", "functions.sless.io", "hello", "--timeout=120s")
+	w.kubectl("-n", w.namespace, "delete", "functions.sless.io", "hello", "--timeout=5m")
 	w.wantPlanned(map[string]string{"sless_function.hello": "create"})
 	w.applyPlanned()
 	w.wantVersion("two")

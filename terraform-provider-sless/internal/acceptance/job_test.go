@@ -73,7 +73,7 @@ func TestJob(t *testing.T) {
 	w.wantPlanned(map[string]string{"sless_job.it": "update"})
 	w.applyPlanned()
 	want("Succeeded", `{"saw":{"a":2}}`)
-	w.kubectl("-n", w.namespace, "delete", "functionjobs.sless.io", "it", "--timeout=120s")
+	w.kubectl("-n", w.namespace, "delete", "functionjobs.sless.io", "it", "--timeout=5m")
 	w.wantPlanned(map[string]string{"sless_job.it": "create"})
 	w.applyPlanned()
 	want("Succeeded", `{"saw":{"a":2}}`)

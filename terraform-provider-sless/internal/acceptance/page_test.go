@@ -19,7 +19,7 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t)
 	w.write("none", "")
-	w.kubectl("delete", "namespace", w.namespace, "--timeout=120s") // the page makes it
+	w.kubectl("delete", "namespace", w.namespace, "--timeout=5m") // the page makes it
 	text, err := os.ReadFile(filepath.Join(moduleRoot, "..", "docs", "terraform.md"))
 	if err != nil {
 		t.Fatal(err)

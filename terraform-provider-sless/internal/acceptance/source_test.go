@@ -191,7 +191,7 @@ func TestPolledBucket(t *testing.T) {
 	w.wantAsImported()
 	generation := w.function("hello").Generation
 	put("two")
-	for deadline := time.Now().Add(3 * time.Minute); !strings.Contains(w.call("hello", "{}"), `"two"`); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(applyPatience); !strings.Contains(w.call("hello", "{}"), `"two"`); time.Sleep(time.Second) {
 		if time.Now().After(deadline) {
 			t.Fatal("the new bytes are not served")
 		}

@@ -77,7 +77,7 @@ func TestHTTPTrigger(t *testing.T) {
 	w.wantPlanned(map[string]string{"sless_trigger.it": "update"})
 	w.applyPlanned()
 	w.wantNoChanges()
-	w.kubectl("-n", w.namespace, "delete", "triggers.sless.io", "it", "--timeout=120s")
+	w.kubectl("-n", w.namespace, "delete", "triggers.sless.io", "it", "--timeout=5m")
 	w.wantPlanned(map[string]string{"sless_trigger.it": "create"})
 	w.applyPlanned()
 	if status, _ := w.get(url); status != http.StatusOK {
@@ -117,7 +117,7 @@ func TestCronTrigger(t *testing.T) {
 
 	w.write("main.tf", trigger("cron", `schedule = "* * * * *"`))
 	w.apply()
-	deadline := time.Now().Add(5 * time.Minute)
+	deadline := time.Now().Add(applyPatience)
 	for {
 		stored, err := w.client.Triggers(w.namespace).Get(context.Background(), "it", rest.Fresh())
 		if err != nil {

@@ -107,8 +107,23 @@ func newWorkspace(t testing.TB) *workspace {
 		t.Fatal(err)
 	}
 	w.client = client
+	w.waitForRights()
 	w.write("provider.tf", requiredProvider)
 	return w
+}
+
+// waitForRights waits until the cluster has heard of the roles of the token.
+func (w *workspace) waitForRights() {
+	w.t.Helper()
+	for deadline := time.Now().Add(applyPatience); ; time.Sleep(100 * time.Millisecond) {
+		_, err := w.client.Functions(w.namespace).List(context.Background(), rest.ListOptions{})
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatal(err)
+		}
+	}
 }
 
 const requiredProvider = "terraform {\n  required_providers {\n    sless = { source = \"terra.k8c.ru/naeel/sless\" }\n  }\n}\n"
@@ -136,7 +151,7 @@ func (w *workspace) write(name, text string) {
 
 func (w *workspace) kubectl(args ...string) string {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), applyPatience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, kubectl, args...).CombinedOutput()
 	if err != nil {
