@@ -214,7 +214,7 @@ func TestDeletionLeavesNothing(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "calls have no route", func() error { return answers(t, namespace, "first", 404, "no_route") })
+	eventually(t, "calls have no route", func() error { return answers(t, "GET", namespace, "first", 404, "no_route") })
 	eventually(t, "its images are out of the registry", func() error {
 		for _, tag := range tagsOf(t, namespace) {
 			if strings.HasPrefix(tag, "first-") {

@@ -137,5 +137,5 @@ def handle(event):
 	if got := mustCall(t, "GET", namespace, "f", "/raise", "", 500); strings.Contains(got.body, "Sesame") {
 		t.Errorf("the caller is told %s", got.body)
 	}
-	eventually(t, "the function goes on", func() error { return answers(t, namespace, "f", 200, "fine") })
+	eventually(t, "the function goes on", func() error { return answers(t, "GET", namespace, "f", 200, "fine") })
 }

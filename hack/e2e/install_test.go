@@ -33,16 +33,19 @@ func editions() []edition {
 	}
 }
 
-// markPrograms gives every program other pods, all at once.
+// markPrograms gives every program other pods, all at once, and waits until no apiserver of before is left.
 func markPrograms(t *testing.T, mark string) {
 	t.Helper()
+	replacing.Lock()
+	defer replacing.Unlock()
 	for _, program := range programs {
 		kubectl(t, "", "patch", "deployment", program, "-n", names.SystemNamespace, "--type=merge", "-p",
 			fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"sless.io/test-version":%s}}}}}`, mark))
 	}
 	for _, program := range programs {
-		kubectl(t, "", "rollout", "status", "deployment/"+program, "-n", names.SystemNamespace, "--timeout=5m")
+		rolledOut(t, program)
 	}
+	oldPodsGone(t, "apiserver")
 }
 
 // Functions and the API are served while another version is installed, and while the one before is again.

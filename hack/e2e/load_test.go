@@ -97,6 +97,10 @@ func (f *traffic) end() {
 	<-f.done
 }
 
+// replacing is held by tests while they replace programs so that others notice: an apiserver that goes ends waits early, and an operator that was
+// killed has no log until the next has begun. Whom that disturbs holds it for reading.
+var replacing sync.RWMutex
+
 // restart gives a Deployment of the platform other pods and waits until these run. kubectl rollout restart would fail when another test did the
 // same within the second.
 func restart(t *testing.T, deployment string) {
@@ -116,6 +120,12 @@ func rolledOut(t *testing.T, deployment string) {
 func rollOut(t *testing.T, deployment string) {
 	t.Helper()
 	restart(t, deployment)
+	oldPodsGone(t, deployment)
+}
+
+// oldPodsGone waits until no pod of a Deployment of the platform ends any more.
+func oldPodsGone(t *testing.T, deployment string) {
+	t.Helper()
 	eventually(t, "the old pods of "+deployment+" are gone", func() error {
 		var pods corev1.PodList
 		if err := kube.List(t.Context(), &pods, client.InNamespace(names.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/name": deployment}); err != nil {

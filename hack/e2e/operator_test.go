@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,6 +17,9 @@ import (
 func TestOperatorDiesInABuild(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
+	replacing.Lock()
+	unlock := sync.OnceFunc(replacing.Unlock)
+	defer unlock()
 	files := map[string]string{"handler.py": "import idna\ndef handle(event):\n    return idna.encode('königsgäßchen').decode()\n", "requirements.txt": "idna==3.9\n"}
 	apply(t, namespace, function("interrupted", "python3.11", files)+httpTrigger("interrupted"))
 	eventually(t, "its Job installs", func() error {
@@ -27,13 +32,20 @@ func TestOperatorDiesInABuild(t *testing.T) {
 		}
 		return nil
 	})
+	operator := &appsv1.Deployment{}
 	for range 2 {
 		if err := kube.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(names.SystemNamespace),
 			client.MatchingLabels{"app.kubernetes.io/name": "operator"}, client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
 		}
-		rolledOut(t, "operator")
+		eventually(t, "an operator runs again", func() error {
+			if err := get(t, names.SystemNamespace, "operator", operator); err != nil {
+				return err
+			}
+			return running(t, "operator", *operator.Spec.Replicas, "")
+		})
 	}
+	unlock()
 	f := waitFunction(t, namespace, "interrupted", "True", v1alpha1.ReasonReady)
 	if got := mustCall(t, "GET", namespace, "interrupted", "", "", 200); got.body != "xn--knigsgchen-b4a3dun" {
 		t.Errorf("got %q", got.body)

@@ -22,7 +22,7 @@ func TestOverloadPasses(t *testing.T) {
 		limit    = 2
 		takes    = time.Second
 		lasts    = time.Minute
-		recovers = 10 * time.Second
+		recovers = 30 * time.Second // those who wait go after the five of timeoutSeconds; without that it took a quarter of an hour
 		every    = takes / (20 * limit)
 	)
 	namespace := newNamespace(t)

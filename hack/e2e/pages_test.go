@@ -212,6 +212,8 @@ func (p page) run(t *testing.T, text, script string) {
 	if namespace != "" {
 		kubectl(t, "", "--kubeconfig", kubeconfig, "config", "set-context", "--current", "--namespace="+namespace)
 	}
+	replacing.RLock()
+	defer replacing.RUnlock()
 	command := exec.CommandContext(t.Context(), "bash", "-x", "-c", script)
 	command.Dir = dir
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)

@@ -261,9 +261,14 @@ func TestRegistryIsAwayForAWhile(t *testing.T) {
 	apply(t, namespace, python("before", fmt.Sprintf(version, 1))+httpTrigger("before"))
 	waitFunction(t, namespace, "before", "True", v1alpha1.ReasonReady)
 	scale("0")
+	// A pod that ends is no replica any more, but may answer until it is gone.
 	eventually(t, "the registry is away", func() error {
-		if err := kube.Get(t.Context(), key, deployment); err != nil || deployment.Status.Replicas > 0 {
-			return fmt.Errorf("%d replicas, %v", deployment.Status.Replicas, err)
+		pods := &corev1.PodList{}
+		if err := kube.List(t.Context(), pods, client.InNamespace(key.Namespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels)); err != nil {
+			return err
+		}
+		if len(pods.Items) > 0 {
+			return fmt.Errorf("there is %s", pods.Items[0].Name)
 		}
 		return nil
 	})

@@ -103,6 +103,8 @@ func TestRESTOnTheClusterKeepsTenantsApart(t *testing.T) {
 
 func TestAnInlineFunctionByRESTServesAndFailsAsItShould(t *testing.T) {
 	t.Parallel()
+	replacing.RLock()
+	defer replacing.RUnlock()
 	namespace := newNamespace(t)
 	token := programToken(t, namespace, "sless-deployer", "sless-invoker")
 	waitForRights(t, namespace, token)

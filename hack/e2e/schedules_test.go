@@ -62,24 +62,32 @@ func (s schedules) judge(ctx context.Context) error {
 }
 
 func (s schedules) judgeOne(ctx context.Context, name string) error {
-	trigger := &v1alpha1.Trigger{}
+	trigger, readErr := &v1alpha1.Trigger{}, error(nil)
 	err := wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
-		if err := kube.Get(ctx, clientKey(s.namespace, name), trigger); err != nil {
-			return false, err
-		}
-		return len(succeeded(trigger.Status.History)) >= scheduledRuns, nil
+		readErr = kube.Get(ctx, clientKey(s.namespace, name), trigger)
+		return readErr == nil && len(succeeded(trigger.Status.History)) >= scheduledRuns, nil
 	})
 	if err != nil {
-		return fmt.Errorf("has not run %d times (%+v): %w", scheduledRuns, trigger.Status, err)
+		return fmt.Errorf("has not run %d times (%+v): %w", scheduledRuns, trigger.Status, errors.Join(err, readErr))
 	}
 	if err := checkHistory(trigger.Status); err != nil {
 		return err
 	}
+	var missing error
+	_ = wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
+		missing = s.missing(ctx, name, succeeded(trigger.Status.History)[:scheduledRuns])
+		return missing == nil, nil
+	})
+	return missing
+}
+
+// missing complains of a run that a function's log does not have.
+func (s schedules) missing(ctx context.Context, name string, runs []v1alpha1.TriggerRun) error {
 	out, err := exec.CommandContext(ctx, "kubectl", "logs", "-n", names.FunctionNamespace(s.namespace), "deployment/"+name).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("kubectl logs: %w: %s", err, out)
 	}
-	for _, run := range succeeded(trigger.Status.History)[:scheduledRuns] {
+	for _, run := range runs {
 		if want := "got tick-of-" + name + " " + run.ID; !strings.Contains(string(out), want) {
 			return fmt.Errorf("its log does not have %q:\n%s", want, out)
 		}

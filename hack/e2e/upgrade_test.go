@@ -119,7 +119,9 @@ func awaitUpgrade(t *testing.T, functions []client.ObjectKey, there func(*v1alph
 			if !slices.Contains(functions, key) {
 				continue
 			}
-			if ready, err := condition(f.Status.Conditions, f.Generation); err != nil || ready.Status != "True" {
+			// Of a gateway that comes or goes, as other tests have it, a Function may tell.
+			ready, err := condition(f.Status.Conditions, f.Generation)
+			if told := err == nil && ready.Reason == v1alpha1.ReasonRouting && platformIsReplaced(t); !told && (err != nil || ready.Status != "True") {
 				t.Errorf("%s is %+v, %v", key, ready, err)
 			}
 			onItsWay := f.Status.Upgrade != nil && f.Status.Upgrade.StartedAt != nil
@@ -172,13 +174,13 @@ func useRuntime(t *testing.T, runtime, image string) {
 		return kube.Update(ctx, object)
 	}
 	entry := fmt.Sprintf("- {name: %s, language: python, image: %q} # %s\n", runtime, image, runtime)
-	eventually(t, "change the catalogue", func() error { return setCatalogue(t.Context(), entry) })
-	restart(t, "operator")
 	t.Cleanup(func() {
 		if err := setCatalogue(context.Background(), ""); err != nil {
 			t.Errorf("take the runtime out of the catalogue: %v", err)
 		}
 	})
+	eventually(t, "change the catalogue", func() error { return setCatalogue(t.Context(), entry) })
+	restart(t, "operator")
 }
 
 // calls is a load on Functions: each is called again and again.
