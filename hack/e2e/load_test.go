@@ -98,7 +98,7 @@ func (f *traffic) end() {
 }
 
 // replacing is held by tests while they replace programs so that others notice: an apiserver that goes ends waits early, and an operator that was
-// killed has no log until the next has begun. Whom that disturbs holds it for reading.
+// killed has no log until the next has begun, and leaves work half done. Whom that disturbs holds it for reading.
 var replacing sync.RWMutex
 
 // restart gives a Deployment of the platform other pods and waits until these run. kubectl rollout restart would fail when another test did the
