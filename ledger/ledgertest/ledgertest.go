@@ -4,7 +4,7 @@ package ledgertest
 import (
 	"context"
 	"fmt"
-	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -30,10 +30,10 @@ const (
 // patience is how long a server may take to start or to end. It is long because machines may be slow, and costs nothing when they are not.
 const patience = 2 * time.Minute
 
-// Server is a PostgreSQL that only this process reaches. Its database sless is Owner's and empty.
+// Server is a PostgreSQL that only this process reaches: by a socket in its folder, so that servers of tests that run at the same time never
+// come by the same port. Its database sless is Owner's and empty.
 type Server struct {
 	folder  string
-	port    int
 	account *syscall.Credential // nil when the test is not root's
 	process *exec.Cmd           // nil while it is down
 }
@@ -45,7 +45,7 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{folder: folder, port: freePort(t)}
+	s := &Server{folder: folder}
 	t.Cleanup(func() {
 		s.Kill(t)
 		os.RemoveAll(folder)
@@ -110,21 +110,10 @@ func program(t testing.TB, name string) string {
 	return slices.Max(found)
 }
 
-// freePort returns a port of loopback that is free now.
-func freePort(t testing.TB) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
-}
-
 // Up starts the server, which must be down, and returns when it answers. Settings are name=value.
 func (s *Server) Up(t testing.TB, settings ...string) {
 	t.Helper()
-	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.folder, "-h", "127.0.0.1"}
+	args := []string{"-D", s.data(), "-k", s.folder, "-h", ""}
 	for _, setting := range append([]string{"fsync=off", "shared_buffers=32MB"}, settings...) {
 		args = append(args, "-c", setting)
 	}
@@ -169,7 +158,7 @@ func (s *Server) Kill(t testing.TB) {
 
 // DSN returns the connection string of a role to a database: postgres, or sless.
 func (s *Server) DSN(role, database string) string {
-	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/%s", role, role, s.port, database)
+	return fmt.Sprintf("postgres://%s:%s@/%s?host=%s", role, role, database, url.QueryEscape(s.folder))
 }
 
 // File returns a file that has the connection string of a role to the database sless.
