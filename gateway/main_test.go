@@ -29,6 +29,7 @@ import (
 
 	"github.com/naeel/sless/api/names"
 	"github.com/naeel/sless/api/v1alpha1"
+	"github.com/naeel/sless/gateway/internal/leaktest"
 )
 
 // soon is how long a test waits for what must happen.
@@ -133,7 +134,7 @@ func startWith(t *testing.T, change func(*gateway), args ...string) *program {
 			t.Error("serve does not end")
 		}
 		http.DefaultClient.CloseIdleConnections()
-		goleak.VerifyNone(t, before)
+		leaktest.Verify(t, before)
 	})
 	return p
 }

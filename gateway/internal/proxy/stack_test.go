@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -17,18 +16,18 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/naeel/sless/gateway/internal/access"
 	"github.com/naeel/sless/gateway/internal/auth"
 	"github.com/naeel/sless/gateway/internal/backend"
+	"github.com/naeel/sless/gateway/internal/leaktest"
 	"github.com/naeel/sless/gateway/internal/metrics"
 	"github.com/naeel/sless/gateway/internal/problem"
 	"github.com/naeel/sless/gateway/internal/route"
 	"github.com/naeel/sless/gateway/internal/transport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // soon is how long a test waits for what must happen: long enough for the slowest machine.
 const soon = time.Minute
@@ -133,15 +132,8 @@ func (s *stack) pod(handler http.HandlerFunc) *pod {
 	return &pod{Server: server, address: server.Listener.Addr().String()}
 }
 
-// closedAddress returns an address at which nothing listens.
-func (s *stack) closedAddress() *pod {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer listener.Close()
-	return &pod{address: listener.Addr().String()}
-}
+// closed is a pod at whose address nothing listens, and nothing will: nobody is given that port by chance.
+var closed = &pod{address: "127.0.0.1:1"}
 
 // answer is what a caller gets.
 type answer struct {

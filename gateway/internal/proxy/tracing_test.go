@@ -239,7 +239,7 @@ func TestSpansOfWaits(t *testing.T) {
 func TestSpansOfFailures(t *testing.T) {
 	c := newCollector(t)
 	s, end := c.trace(t, slog.New(slog.DiscardHandler))
-	r := s.function("f", open(), s.closedAddress())
+	r := s.function("f", open(), closed)
 	good := s.pod(echoBody)
 	request := s.request(http.MethodGet, "/fn/ns/f", nil)
 	answered := make(chan answer, 1)

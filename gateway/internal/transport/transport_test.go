@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/naeel/sless/gateway/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // soon is how long a test waits for what must happen.
 const soon = time.Minute
@@ -308,7 +308,6 @@ func TestOther(t *testing.T) {
 func TestIdleConnectionsAreBounded(t *testing.T) {
 	const many = 5
 	transport := newTransport(t)
-	transport.idle.timeout = 50 * time.Millisecond
 	var gone sync.WaitGroup
 	script := func(conn net.Conn, reader *bufio.Reader) {
 		defer gone.Done()
@@ -334,5 +333,21 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 	if kept != transport.idle.perHost {
 		t.Errorf("%d connections are kept, not %d", kept, transport.idle.perHost)
 	}
-	gone.Wait() // the rest after the time-out
+	transport.CloseIdleConnections()
+	gone.Wait() // the others were closed by then
+}
+
+func TestIdleConnectionsAreClosedInTime(t *testing.T) {
+	transport := newTransport(t)
+	transport.idle.timeout = 50 * time.Millisecond
+	closed := make(chan error)
+	address := pod(t, func(conn net.Conn, reader *bufio.Reader) {
+		answers(ok)(conn, reader)
+		_, err := reader.ReadByte()
+		closed <- err
+	})
+	want(t, "answer", "200 ok", send(t, transport, request(t, "GET", address, "")))
+	if err := <-closed; err != io.EOF {
+		t.Errorf("the connection ended with %v", err)
+	}
 }
