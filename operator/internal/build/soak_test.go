@@ -38,6 +38,9 @@ func (pushingJobs) Observe(context.Context, string, time.Time) (install.Progress
 func (pushingJobs) Delete(context.Context, string) error         { return nil }
 func (pushingJobs) List(context.Context) ([]install.Left, error) { return nil, nil }
 
+// soakPatience is how long a build, and the deletion of what need not stay, may take: far longer than they do when all is well.
+const soakPatience = 5 * time.Minute
+
 // After 200 builds of one function, some of them with new dependencies, a real registry has the images that were used last and what they
 // need, and its own garbage collection frees the space of all others.
 func TestSoak(t *testing.T) {
@@ -71,7 +74,7 @@ func TestSoak(t *testing.T) {
 	}
 	before, blobs := server.Usage(t)
 	var tags []string
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(soakPatience); ; time.Sleep(100 * time.Millisecond) {
 		var err error
 		if tags, err = s.steps.tags(t.Context(), "ns"); err != nil {
 			t.Fatal(err)
@@ -102,7 +105,7 @@ func TestSoak(t *testing.T) {
 // finish waits for an image as the controller does.
 func finish(t *testing.T, s *Service, request Request) *Result {
 	t.Helper()
-	for timeout := time.After(time.Minute); ; {
+	for timeout := time.After(soakPatience); ; {
 		state := s.Ensure(t.Context(), request)
 		if state.Phase == Done {
 			return state.Result

@@ -2,11 +2,11 @@ package function
 
 import (
 	"context"
-	"fmt"
-	"net"
+	"io"
 	"net/http"
-	"net/http/httptest"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -40,35 +40,43 @@ func TestRoutesLag(t *testing.T) {
 
 // A process that has just started may be let in a little later: until then nothing is said of any Function, and nobody waits.
 func TestGatewaysAreMetBeforeTheyAreAsked(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.2:0")
-	if err != nil {
-		t.Fatal(err)
+	door, port := closedDoor(t, [4]byte{127, 0, 0, 2})
+	asker := &GatewayPods{
+		Client: endpoints(t, "127.0.0.2"), HTTP: answering(map[string]string{"127.0.0.2": `{"enabled":true,"revisions":{"new":1}}`}), AdminPort: port,
 	}
-	address := listener.Addr().String()
-	_, port, _ := net.SplitHostPort(address)
-	listener.Close()
-	asker := &GatewayPods{Client: endpoints(t, "127.0.0.2"), HTTP: &http.Client{}, AdminPort: port}
 	key := client.ObjectKey{Namespace: "shop", Name: "hello"}
 	met := make(chan error)
 	go func() { met <- asker.Start(t.Context()) }()
 	if got := asker.Routing(t.Context(), key, "new"); !got.Early || got.Complete || got.Again == 0 {
 		t.Errorf("nobody lets it in: got %+v", got)
 	}
-	late, err := net.Listen("tcp", address)
-	if err != nil {
+	if err := syscall.Listen(door, 1); err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"enabled":true,"revisions":{"new":1}}`)
-	})}
-	t.Cleanup(func() { server.Close() })
-	go server.Serve(late) //nolint:errcheck // it ends with the test
 	if err := <-met; err != nil {
 		t.Fatal(err)
 	}
 	if got := asker.Routing(t.Context(), key, "new"); !got.Complete || got.Early {
 		t.Errorf("it is let in: got %+v", got)
 	}
+}
+
+// closedDoor returns a socket that has a port of the address, which nobody else gets meanwhile, and refuses connections until it listens.
+func closedDoor(t *testing.T, address [4]byte) (door int, port string) {
+	t.Helper()
+	door, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(door) }) // nothing depends on it any more
+	if err := syscall.Bind(door, &syscall.SockaddrInet4{Addr: address}); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := syscall.Getsockname(door)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return door, strconv.Itoa(bound.(*syscall.SockaddrInet4).Port)
 }
 
 // A gateway that nobody reaches is told of after a while, and none that is ready at once.
@@ -91,8 +99,7 @@ func TestGatewaysThatAreNotMet(t *testing.T) {
 
 func TestGatewayPodsAsksEveryReadyGateway(t *testing.T) {
 	answers := map[string]string{"127.0.0.2": `{"enabled":true,"revisions":{"new":1}}`, "127.0.0.3": `{"enabled":true,"revisions":{"new":1}}`}
-	_, port, _ := net.SplitHostPort(serve(t, answers))
-	asker := &GatewayPods{Client: endpoints(t, "127.0.0.2", "127.0.0.3", "!127.0.0.4"), HTTP: &http.Client{}, AdminPort: port}
+	asker := &GatewayPods{Client: endpoints(t, "127.0.0.2", "127.0.0.3", "!127.0.0.4"), HTTP: answering(answers), AdminPort: "9090"}
 	asker.met.Store(true)
 	key := client.ObjectKey{Namespace: "shop", Name: "hello"}
 	if got := asker.Routing(t.Context(), key, "new"); !got.Complete {
@@ -112,26 +119,21 @@ func TestGatewayPodsAsksEveryReadyGateway(t *testing.T) {
 	}
 }
 
-// serve answers on every loopback address with the text for the address that was called.
-func serve(t *testing.T, answers map[string]string) string {
-	t.Helper()
-	listener, err := net.Listen("tcp4", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, _ := net.SplitHostPort(r.Host)
+// answering is a client of gateways that answer at once, each with the text for its address: what is asked of them is not a matter of time.
+func answering(answers map[string]string) *http.Client {
+	return &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		status := http.StatusOK
 		if r.URL.Path != "/routes/shop/hello" {
-			w.WriteHeader(http.StatusTeapot)
+			status = http.StatusTeapot
 		}
-		fmt.Fprint(w, answers[host])
-	}))
-	server.Listener.Close()
-	server.Listener = listener
-	server.Start()
-	t.Cleanup(server.Close)
-	return listener.Addr().String()
+		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(answers[r.URL.Hostname()]))}, nil
+	})}
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip calls the function.
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // endpoints is a reader that knows the gateways; an address after an exclamation mark is not ready.
 func endpoints(t *testing.T, addresses ...string) client.Reader {

@@ -253,9 +253,13 @@ type fakeBuilder struct {
 	events  chan build.Owner
 }
 
-func (b *fakeBuilder) set(codeHash string, state build.State) {
+func (b *fakeBuilder) set(codeHash string, state build.State) { b.setNewer("", codeHash, state) }
+
+// setNewer is set, and lets polled sources be at another revision from the same moment on, when it is not "".
+func (b *fakeBuilder) setNewer(revision, codeHash string, state build.State) {
 	b.mu.Lock()
 	b.states[codeHash] = state
+	b.newer = cmp.Or(revision, b.newer)
 	owners := b.owners
 	b.mu.Unlock()
 	for _, owner := range owners {
@@ -301,10 +305,7 @@ func (b *fakeBuilder) Follow(request build.Request, revision string) string {
 
 // changed lets a polled source be at another revision, for which the Builder answers with a state.
 func (s *stage) changed(revision string, state build.State) {
-	s.builder.mu.Lock()
-	s.builder.newer = revision
-	s.builder.mu.Unlock()
-	s.builder.set(revision, state)
+	s.builder.setNewer(revision, revision, state)
 }
 
 // retained is what Retain was told.
