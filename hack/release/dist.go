@@ -137,7 +137,7 @@ func readLayout(dir string) (v1.Image, error) {
 }
 
 func writeSBOM(folder, name, version string, image v1.Image) error {
-	bom, err := sbom.Of(name, version, image)
+	bom, err := sbom.OfImage(name, version, image)
 	if err != nil {
 		return err
 	}
