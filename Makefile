@@ -36,7 +36,7 @@ bin/cluster: $(shell find hack/cluster -path hack/cluster/kube -prune -o -type f
 # Where the images of a release are going to be.
 SLESS_RELEASE_REGISTRY ?= registry.example.org/sless
 .PHONY: release
-release: images ## what a release ships, in dist: images, manifests, chart, SBOMs, checksums
+release: images ## what a release ships, in dist: images, manifests, chart, provider, SBOMs, checksums
 	@rm -rf dist && bin/cluster export
 	cd hack/release && GOWORK=off go run . dist $(CURDIR) $(SLESS_RELEASE_REGISTRY) $(CURDIR)/dist
 

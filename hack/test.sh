@@ -79,7 +79,12 @@ for module in $modules; do
 done
 step unit go test -p 2 -timeout 30m "${unit[@]}"
 step tools env -C hack/cluster GOWORK=off go test -p 2 -timeout 10m ./...
-step release env -C hack/release GOWORK=off go test -count=1 -p 2 -timeout 10m ./...
+# The provider is tested by the program that runs it: terraform when it is here, else (and in test-all too) OpenTofu.
+terraform=$(command -v terraform)
+if [ "$mode" = all ] || [ -z "$terraform" ]; then
+	step tofu bin/cluster tofu
+fi
+step release env -C hack/release GOWORK=off SLESS_TEST_TERRAFORM="${terraform:-$PWD/.dev/bin/tofu}" go test -count=1 -p 2 -timeout 10m ./...
 step runtimes make -C runtimes test
 # go test can't see that these depend on files outside of their module, so it must not remember their results.
 step dashboard go test -count=1 ./gateway/internal/metrics
@@ -98,12 +103,10 @@ if [ "${results[-1]#passed}" != "${results[-1]}" ]; then
 		step e2e-kaniko env KUBECONFIG="$(bin/cluster kubeconfig)" SLESS_TEST_BUILDER=kaniko \
 			go test -v -count=1 -parallel 4 -timeout 60m ./hack/e2e -run "$builds"
 	fi
-	# The provider is tested by the program that runs it: terraform when it is here, else (and in test-all too) OpenTofu.
-	if command -v terraform >/dev/null; then
-		acceptance terraform "$(command -v terraform)"
+	if [ -n "$terraform" ]; then
+		acceptance terraform "$terraform"
 	fi
-	if [ "$mode" = all ] || ! command -v terraform >/dev/null; then
-		step tofu bin/cluster tofu
+	if [ "$mode" = all ] || [ -z "$terraform" ]; then
 		acceptance tofu "$PWD/.dev/bin/tofu"
 	fi
 	# What all of these had the programs do, compared with their roles. Only the local cluster writes it down.

@@ -30,6 +30,7 @@ var notRun = map[string]string{
 	"helm install sless config/helm/sless -n sless-system --create-namespace --take-ownership -f values.yaml": "TestChartMakesWhatKustomizeMakes in hack/release/chart holds it to the kustomization",
 	"kubectl delete -k config/default": "ends sless for everybody; TestUninstallInAnyOrder in operator removes it from an API server",
 	`kubectl delete namespaces -l app.kubernetes.io/managed-by=sless --ignore-not-found --wait=false`: "ends every function; TestUninstallInAnyOrder in operator does it",
+	"mkdir -p ~/.terraform.d/plugins/terra.k8c.ru/naeel/sless":                                        "TestClosedNetwork in hack/release/provider does it",
 	"kubectl create secret tls gateway-tls -n sless-system --cert=tls.crt --key=tls.key":              "bin/cluster makes the Secret, and TestHTTPSAtTheGateway needs it",
 }
 

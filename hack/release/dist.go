@@ -17,12 +17,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/naeel/sless/hack/release/chart"
+	"github.com/naeel/sless/hack/release/provider"
 	"github.com/naeel/sless/hack/release/sbom"
 )
 
 // writeDist puts into folder, beside images/NAME (an OCI layout each) that are there, what a release has: the manifests in one file and the chart, which
-// name the images by digest in that registry, an SBOM of each image, and the checksums of everything.
-func writeDist(root, registry, folder string) error {
+// name the images by digest in that registry, the Terraform provider for the platforms, an SBOM of each image and of the provider, and the checksums of
+// everything.
+func writeDist(root, registry, folder string, platforms []provider.Platform) error {
 	pinned, err := os.MkdirTemp("", "release-")
 	if err != nil {
 		return err
@@ -49,9 +51,20 @@ func writeDist(root, registry, folder string) error {
 		return err
 	}
 	for name, image := range images {
-		if err := writeSBOM(folder, name, version, image); err != nil {
+		bom, err := sbom.OfImage(name, version, image)
+		if err != nil {
 			return err
 		}
+		if err := writeSBOM(folder, bom); err != nil {
+			return err
+		}
+	}
+	bom, err := provider.Write(root, version, filepath.Join(folder, "provider"), platforms)
+	if err != nil {
+		return err
+	}
+	if err := writeSBOM(folder, bom); err != nil {
+		return err
 	}
 	return writeChecksums(folder)
 }
@@ -136,12 +149,9 @@ func readLayout(dir string) (v1.Image, error) {
 	return index.Image(manifest.Manifests[0].Digest)
 }
 
-func writeSBOM(folder, name, version string, image v1.Image) error {
-	bom, err := sbom.OfImage(name, version, image)
-	if err != nil {
-		return err
-	}
-	file, err := os.Create(filepath.Join(folder, name+".cdx.json"))
+// writeSBOM writes NAME.cdx.json of what the bill of materials is about.
+func writeSBOM(folder string, bom *cdx.BOM) error {
+	file, err := os.Create(filepath.Join(folder, bom.Metadata.Component.Name+".cdx.json"))
 	if err != nil {
 		return err
 	}

@@ -3,12 +3,15 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/random"
+
+	"github.com/naeel/sless/hack/release/provider"
 )
 
 // A release of images of nothing: the manifests name them by digest in the registry, and every file has its checksum.
@@ -33,7 +36,7 @@ func TestDist(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := writeDist("../..", "r.example.net/s", folder); err != nil {
+	if err := writeDist("../..", "r.example.net/s", folder, []provider.Platform{{OS: runtime.GOOS, Arch: runtime.GOARCH}}); err != nil {
 		t.Fatal(err)
 	}
 	read := func(name string) string {
@@ -53,7 +56,7 @@ func TestDist(t *testing.T) {
 		t.Error("install.yaml names images in another registry")
 	}
 	sums := read("SHA256SUMS")
-	for _, want := range []string{"  install.yaml\n", ".tgz\n", "  operator.cdx.json\n", "  images/kaniko/index.json\n"} {
+	for _, want := range []string{"  install.yaml\n", ".tgz\n", "  operator.cdx.json\n", "  terraform-provider-sless.cdx.json\n", "_manifest.json\n", "  images/kaniko/index.json\n"} {
 		if !strings.Contains(sums, want) {
 			t.Errorf("no checksum of%s", want)
 		}

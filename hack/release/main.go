@@ -7,11 +7,12 @@ import (
 	"path/filepath"
 
 	"github.com/naeel/sless/hack/release/chart"
+	"github.com/naeel/sless/hack/release/provider"
 )
 
 const usage = `usage: release chart ROOT FOLDER      write the Helm chart into FOLDER, from config in the repository ROOT
        release dist ROOT REGISTRY FOLDER
-                                      add manifests, chart, SBOMs and checksums to the images in FOLDER/images
+                                      add manifests, chart, Terraform provider, SBOMs and checksums to the images in FOLDER/images
 `
 
 func main() {
@@ -26,7 +27,7 @@ func run(args []string) error {
 		return writeChart(args[1], args[2])
 	}
 	if len(args) == 4 && args[0] == "dist" {
-		return writeDist(args[1], args[2], args[3])
+		return writeDist(args[1], args[2], args[3], provider.Platforms)
 	}
 	return fmt.Errorf("unknown command\n%s", usage)
 }
