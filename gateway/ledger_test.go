@@ -201,6 +201,7 @@ func TestLedgerAwayUnderLoad(t *testing.T) {
 	create(t, slice("sless-fn-"+ns, ns, "f", endpoint, pod.Server))
 	dsn := filepath.Join(t.TempDir(), "dsn")
 	p := start(t, "-ledger-dsn-file", ledgertest.WriteDSN(t, dsn, server.DSN(ledgertest.Writer, "sless")), "-access-log", "off")
+	p.becomes("admin", "/readyz", 200, "") // before it has heard of the namespace, a request would have no record
 	p.becomes("public", "/fn/"+ns+"/f", 200, "hello")
 	p.becomes("admin", "/metrics", 200, "sless_ledger_up 1")
 
