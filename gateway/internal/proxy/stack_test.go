@@ -36,7 +36,7 @@ const operatorToken = "operator-token"
 
 // stack is a gateway on the loopback, and the pods behind it.
 type stack struct {
-	*testing.T
+	testing.TB
 	gateway   *Gateway
 	metrics   *metrics.Metrics
 	table     *route.Table
@@ -50,9 +50,9 @@ type stack struct {
 }
 
 // newStack starts a gateway; change may alter its options.
-func newStack(t *testing.T, domain string, change func(*Options)) *stack {
+func newStack(t testing.TB, domain string, change func(*Options)) *stack {
 	t.Helper()
-	s := &stack{T: t, table: route.NewTable(domain), transport: transport.New(NewTransport()), log: &syncBuffer{}}
+	s := &stack{TB: t, table: route.NewTable(domain), transport: transport.New(NewTransport()), log: &syncBuffer{}}
 	s.metrics = metrics.New(s.table.Len, func() int { return s.room.Waiting() })
 	s.h2c, s.room = NewH2C(s.transport.Other), backend.NewRoom(1000)
 	s.asker = backend.NewHTTPAsker(s.transport, 100)
