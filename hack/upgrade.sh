@@ -14,9 +14,6 @@ make kubernetes
 work=$(mktemp -d)
 tree=$work/sless
 git clone --quiet . "$tree"
-# Built programs are the same, or are built anew.
-mkdir "$tree/.dev"
-cp -al .dev/bin "$tree/.dev/bin"
 trap 'make -C "$tree" down; rm -rf "$work"' EXIT
 
 bin/cluster down
