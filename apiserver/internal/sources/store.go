@@ -33,8 +33,6 @@ const (
 	uploadPrefix = "uploads/"
 	root         = "tenants/"
 	archiveType  = "application/zip"
-	// partSize is how much of an upload is in memory, a few times over; S3 takes no smaller parts.
-	partSize = 5 << 20
 	// storeTimeout bounds a call that moves no body.
 	storeTimeout = 15 * time.Second
 )
@@ -201,7 +199,7 @@ func (s *Store) putKnown(ctx context.Context, upload Upload, body io.Reader) err
 	case present:
 		_, err = io.Copy(io.Discard, body)
 	default:
-		_, err = s.client.PutObject(ctx, s.bucket, target, body, -1, inParts())
+		err = s.putParts(ctx, target, body)
 	}
 	return err
 }
@@ -209,7 +207,7 @@ func (s *Store) putKnown(ctx context.Context, upload Upload, body io.Reader) err
 // putUnknown stores a body under a name that nobody knows, and moves it once its hash is known.
 func (s *Store) putUnknown(ctx context.Context, tenant string, body io.Reader, checker *checker) error {
 	aside := object(tenant, uploadPrefix+rand.Text())
-	if _, err := s.client.PutObject(ctx, s.bucket, aside, body, -1, inParts()); err != nil {
+	if err := s.putParts(ctx, aside, body); err != nil {
 		return err
 	}
 	defer func() {
@@ -221,12 +219,6 @@ func (s *Store) putUnknown(ctx context.Context, tenant string, body io.Reader, c
 		return err
 	}
 	return s.copy(ctx, aside, target)
-}
-
-// inParts asks for an upload in parts, of which the next comes in while others go out. A single request is not good enough: some stores
-// keep what they got of one that broke off.
-func inParts() minio.PutObjectOptions {
-	return minio.PutObjectOptions{ContentType: archiveType, PartSize: partSize, ConcurrentStreamParts: true, NumThreads: 3, DisableContentSha256: true}
 }
 
 // renew says whether there is such an object, of that size, and makes it young again if it is old enough to be collected soon.

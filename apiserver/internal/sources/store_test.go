@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -211,6 +212,65 @@ func testBadUploads(t *testing.T, store *Store) {
 				}
 			}
 		})
+	}
+}
+
+// breaking is a body that ends before it should, and says so.
+type breaking struct{ broke chan struct{} }
+
+func (b *breaking) Read([]byte) (int, error) {
+	select {
+	case <-b.broke:
+	default:
+		close(b.broke)
+	}
+	return 0, io.ErrUnexpectedEOF
+}
+
+// A part that the store still takes in while the upload is aborted may stay, so that none may be on its way then.
+func TestNoPartIsOnItsWayWhenAnUploadIsAborted(t *testing.T) {
+	backend := s3mem.New()
+	if err := backend.CreateBucket("sless"); err != nil {
+		t.Fatal(err)
+	}
+	next := gofakes3.New(backend, gofakes3.WithTimeSkewLimit(0)).Server()
+	broke := make(chan struct{}) // when the body has
+	var under, aborted atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch part := r.URL.Query().Has("partNumber"); {
+		case part:
+			under.Add(1)
+			defer under.Add(-1)
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Errorf("a part is cut off: %v", err)
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			<-broke
+			time.Sleep(50 * time.Millisecond) // for who would abort now
+			if r.Context().Err() != nil {
+				t.Error("a part is given up")
+			}
+		case r.Method == http.MethodDelete && r.URL.Query().Has("uploadId"):
+			aborted.Add(1)
+			if n := under.Load(); n > 0 {
+				t.Errorf("aborted while %d parts are on their way", n)
+			}
+		}
+		next.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	store, err := New(settings(t, server.URL), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	upload := known(newZip(t, 3*partSize, ""))
+	upload.Body = io.MultiReader(io.LimitReader(upload.Body, 2*partSize+partSize/2), &breaking{broke})
+	if _, err := store.Put(t.Context(), upload); !errors.Is(err, io.ErrUnexpectedEOF) || aborted.Load() != 1 {
+		t.Errorf("aborted %d times: %v", aborted.Load(), err)
+	}
+	if left := keys(t, store); len(left) > 0 {
+		t.Errorf("%v is left", left)
 	}
 }
 
