@@ -93,7 +93,8 @@ func (w *world) startCluster(ctx context.Context) error {
 	p.Environment.ControlPlane.GetAPIServer().Configure().
 		Set("service-cluster-ip-range", "10.0.0.0/16").
 		Set("audit-policy-file", w.audit.policy).
-		Set("audit-log-path", w.audit.log)
+		Set("audit-log-path", w.audit.log).
+		Set("audit-log-maxsize", "10000") // MB: what is counted must not be put aside, which is done at 100 else
 	if err := startRarelyCollecting(p, w.file("admin")); err != nil {
 		return err
 	}
