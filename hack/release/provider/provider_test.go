@@ -223,7 +223,7 @@ func newMachine(t *testing.T) machine {
 		}
 	}
 	if program == "" {
-		t.Skip("there is no terraform, and no OpenTofu that bin/cluster tofu builds")
+		t.Fatal("there is no terraform, and no OpenTofu: bin/cluster tofu builds it")
 	}
 	program, err := filepath.Abs(program)
 	if err != nil {
