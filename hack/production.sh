@@ -78,7 +78,7 @@ GOWORK=off go build -C "$root/hack/release" -o "$work/programs/helm" helm.sh/hel
 } >values.yaml
 "$work/programs/helm" install sless config/helm/sless -n sless-system --create-namespace --take-ownership -f values.yaml
 {
-	grep ' create secret ' own.sh
+	grep -E ' create secret | rollout restart ' own.sh
 	sed -n '/rollout status/,/^curl/p' own.sh
 } >helm.sh
 set -x
